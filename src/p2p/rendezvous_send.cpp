@@ -11,7 +11,6 @@
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "p2p/describe.h"
-#include "packing/move.h"
 #include "transport/peer.h"
 
 namespace fairlead::p2p {
@@ -195,6 +194,9 @@ void RendezvousSend::advance() {
     }
     put_.reset();
   }
+  if (moving_)
+    if (const device::Error error = moving_->poll(); error != device::Error::not_ready)
+      end_move(error, Need::wanted);
   RendezvousState state = slot_->state.load(std::memory_order_acquire);
   switch (state) {
     case RendezvousState::refused:
@@ -209,6 +211,7 @@ void RendezvousSend::advance() {
       stream_->advance();
       break;
     case RendezvousState::done:
+      if (moving_) break;  // it reads the user's buffer
       if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank()) {
         transport::note_fetched(receiver_, slot_->source, true);
         // Memory that is shared by file can be mapped again only with this rank's help.
@@ -223,8 +226,9 @@ void RendezvousSend::advance() {
 
 void RendezvousSend::close() {
   if (stream_) stream_->finish();
-  if (pooled_) device::pool_free(pooled_);
-  pooled_ = nullptr;
+  moving_.reset();
+  for (void** memory : {&pool_, &pooled_})
+    if (void* const ours = std::exchange(*memory, nullptr)) device::pool_free(ours);
   slot_->state.store(RendezvousState::free, std::memory_order_relaxed);
   taken[index_] = false;
   finished_ = true;
@@ -246,13 +250,30 @@ bool RendezvousSend::probed() const {
   return exportable_ && view_.contiguous() && has_fetched(receiver_, slot_->source.id);
 }
 
+// The receiver may claim the bytes where they are until they have been copied. Messages that are late in the
+// same round share a batch of copies.
 void RendezvousSend::buffer(Need need) {
   if (stream_) return stream_->flush_to_host(need);
+  if (pooled_ || slot_->state.load(std::memory_order_acquire) != RendezvousState::offered) return;
+  if (!moving_) {
+    pool_ = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
+    if (!pool_) return end_move(device::Error::out_of_memory, need);
+    moving_ = std::make_unique<packing::Move>();
+    if (const device::Error error = moving_->enqueue(device_, {pool_, bytes_}, view_, bytes_);
+        error != device::Error::none)
+      return end_move(error, need);
+  }
+  if (need == Need::required) end_move(moving_->wait(), need);
+}
+
+// The bytes are in the buffer, or must be staged through host memory, unless the receiver was faster.
+void RendezvousSend::end_move(device::Error error, Need need) {
+  moving_.reset();
+  void* const pool = std::exchange(pool_, nullptr);
   RendezvousState expected = RendezvousState::offered;
-  if (pooled_ || !slot_->state.compare_exchange_strong(expected, RendezvousState::moving)) return;
-  count(Fallback::late_receiver);
-  void* pool = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
-  if (pool && packing::move_now(device_, {pool, bytes_}, 0, view_, 0, bytes_) == device::Error::none) {
+  const bool late = slot_->state.compare_exchange_strong(expected, RendezvousState::moving);
+  if (late) count(Fallback::late_receiver);
+  if (late && error == device::Error::none) {
     device::Allocation allocation = device::classify(pool);
     node::RemoteMemory source{};
     source.base = reinterpret_cast<uintptr_t>(pool);
@@ -268,6 +289,7 @@ void RendezvousSend::buffer(Need need) {
     }
   }
   if (pool) device::pool_free(pool);
+  if (!late) return;
   count(Fallback::full_pool);
   stream();
   stream_->flush_to_host(need);

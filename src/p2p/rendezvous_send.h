@@ -17,7 +17,7 @@
 #include "node/node.h"
 #include "p2p/posted_buffer.h"
 #include "p2p/rts_header.h"
-#include "packing/plan.h"
+#include "packing/move.h"
 #include "transport/staged.h"
 
 namespace fairlead::p2p {
@@ -74,7 +74,8 @@ class RendezvousSend {
   // A receive too short for an RTS header may have matched this one: no receive will claim the rendezvous.
   bool receiver_failed() const { return node_.block(receiver_).failed_receives.load() != failures_seen_; }
 
-  // Moves the bytes out of the user's buffer, unless the receiver is fetching them from there now.
+  // Starts to copy the bytes out of the user's buffer, unless the receiver fetches them from there now. If it
+  // is required, they have been copied when this returns, or the receiver has claimed them.
   void buffer(Need need);
   // flush() or buffer(Need::required) needs host memory, and there is none now.
   bool short_of_memory() const { return stream_ && stream_->short_of_memory(); }
@@ -88,6 +89,7 @@ class RendezvousSend {
     return slot_->state.load(std::memory_order_acquire) == node::RendezvousState::claimed;
   }
   void stream();
+  void end_move(device::Error error, Need need);
   void leave_device();
   void close();
   bool probed() const;
@@ -100,6 +102,8 @@ class RendezvousSend {
   int device_;
   bool exportable_;
   void* pooled_ = nullptr;
+  void* pool_ = nullptr;                   // where the bytes will be
+  std::unique_ptr<packing::Move> moving_;  // to pool_
   bool finished_ = false;
   bool puts_;
   std::unique_ptr<RendezvousPut> put_;  // while the bytes are on their way
