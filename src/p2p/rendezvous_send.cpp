@@ -170,7 +170,15 @@ RendezvousSend::~RendezvousSend() {
   if (!finished_) close();
 }
 
+// Waits for the copy, which reads the user's buffer: it is of no use any more.
+void RendezvousSend::drop_move() {
+  moving_.reset();
+  if (pool_) device::pool_free(pool_);
+  pool_ = nullptr;
+}
+
 void RendezvousSend::stream() {
+  drop_move();
   const bool copies_fail = slot_->reason.load(std::memory_order_relaxed) == Reason::copy_failed;
   stream_ = std::make_unique<transport::StagedSender>(
       node_, *slot_, device_, view_, bytes_,
@@ -226,9 +234,9 @@ void RendezvousSend::advance() {
 
 void RendezvousSend::close() {
   if (stream_) stream_->finish();
-  moving_.reset();
-  for (void** memory : {&pool_, &pooled_})
-    if (void* const ours = std::exchange(*memory, nullptr)) device::pool_free(ours);
+  drop_move();
+  if (pooled_) device::pool_free(pooled_);
+  pooled_ = nullptr;
   slot_->state.store(RendezvousState::free, std::memory_order_relaxed);
   taken[index_] = false;
   finished_ = true;

@@ -90,6 +90,7 @@ class RendezvousSend {
   }
   void stream();
   void end_move(device::Error error, Need need);
+  void drop_move();
   void leave_device();
   void close();
   bool probed() const;
