@@ -21,6 +21,7 @@ using node::Reason;
 using node::RendezvousState;
 
 std::bitset<node::rendezvous_per_rank> taken;
+int moves = 0;
 int search_from = 0;
 
 int take_index() {
@@ -172,9 +173,13 @@ RendezvousSend::~RendezvousSend() {
 
 // Waits for the copy, which reads the user's buffer: it is of no use any more.
 void RendezvousSend::drop_move() {
+  if (void* const pool = take_pool()) device::pool_free(pool);
+}
+
+void* RendezvousSend::take_pool() {
+  if (moving_) --moves;
   moving_.reset();
-  if (pool_) device::pool_free(pool_);
-  pool_ = nullptr;
+  return std::exchange(pool_, nullptr);
 }
 
 void RendezvousSend::stream() {
@@ -267,6 +272,7 @@ void RendezvousSend::buffer(Need need) {
     pool_ = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
     if (!pool_) return end_move(device::Error::out_of_memory, need);
     moving_ = std::make_unique<packing::Move>();
+    ++moves;
     if (const device::Error error = moving_->enqueue(device_, {pool_, bytes_}, view_, bytes_);
         error != device::Error::none)
       return end_move(error, need);
@@ -276,8 +282,7 @@ void RendezvousSend::buffer(Need need) {
 
 // The bytes are in the buffer, or must be staged through host memory, unless the receiver was faster.
 void RendezvousSend::end_move(device::Error error, Need need) {
-  moving_.reset();
-  void* const pool = std::exchange(pool_, nullptr);
+  void* const pool = take_pool();
   RendezvousState expected = RendezvousState::offered;
   const bool late = slot_->state.compare_exchange_strong(expected, RendezvousState::moving);
   if (late) count(Fallback::late_receiver);
@@ -322,7 +327,7 @@ void RendezvousSend::flush() {
     advance();
     if (stream_) break;  // refused meanwhile: for this message, earlier success does not count
     RendezvousState state = slot_->state.load(std::memory_order_acquire);
-    if (finished_ || probed() || state == RendezvousState::claimed) return;
+    if (finished_ || probed() || state == RendezvousState::claimed || state == RendezvousState::done) return;
     if (state == RendezvousState::announced) return;  // a thread of this rank offers it
     if (state == RendezvousState::offered) buffer(Need::required);
     // If the pair has not passed the probe, only host memory is safe.
@@ -330,6 +335,10 @@ void RendezvousSend::flush() {
     if (!probed() && slot_->state.compare_exchange_strong(state, RendezvousState::moving)) leave_device();
   }
   stream_->flush_to_host(Need::required);
+}
+
+int moves_of_late_sends() {
+  return moves;
 }
 
 int rendezvous_in_use() {

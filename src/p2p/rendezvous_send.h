@@ -91,6 +91,7 @@ class RendezvousSend {
   void stream();
   void end_move(device::Error error, Need need);
   void drop_move();
+  void* take_pool();
   void leave_device();
   void close();
   bool probed() const;
@@ -114,6 +115,8 @@ class RendezvousSend {
   RtsHeader rts_;
 };
 
+// Copies of late sends to the buffer pool that have not been seen to end.
+int moves_of_late_sends();
 // Rendezvous of this rank that are in use, for leak tests.
 int rendezvous_in_use();
 

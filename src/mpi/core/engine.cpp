@@ -123,6 +123,7 @@ void Engine::add(Operation* operation) {
 void Engine::remove(Operation* operation) {
   std::lock_guard lock(mutex_);
   if (!operations_.remove(operation)) return;
+  starts_.store(0, std::memory_order_relaxed);
   if (std::exchange(operation->is_long, false)) progress_thread().end_long();
   keep_busy(-1);
   keep(operation->take_unfinished_rendezvous());
@@ -177,10 +178,12 @@ void Engine::progress() {
   for (auto& operation : ended) operation->finish(&ignored);
 }
 
-void Engine::progress_at_start(bool soon) {
+bool Engine::progress_at_start(bool soon) {
   const unsigned before = starts_.fetch_add(1, std::memory_order_relaxed);
-  if ((soon && before < starts_between_rounds) || before % starts_between_rounds == starts_between_rounds - 1)
-    progress();
+  const bool now =
+      (soon && before < starts_between_rounds) || before % starts_between_rounds == starts_between_rounds - 1;
+  if (now) progress();
+  return now;
 }
 
 // Operations that wait for shared memory or the GPU make no host MPI call. The host MPI, however, progresses
@@ -267,7 +270,6 @@ void Engine::attend(int change) {
     const uint64_t since = __builtin_ia32_rdtsc() - last_start_.load(std::memory_order_relaxed);
     program_computed_.store(since > ticks_of_computation, std::memory_order_relaxed);
   }
-  starts_.store(0, std::memory_order_relaxed);
   if (node_) node_->mine().polls.store(before == 0, std::memory_order_relaxed);
   progress_thread().note_attended(before == 0);
 }

@@ -111,8 +111,9 @@ class Engine {
   void progress();
   // For calls that start an operation: makes progress at one call in several. Otherwise the GPU would idle
   // while a program posts many messages before it waits. `soon`: also at this call, if it is one of the first
-  // after a blocking call; a round at each of many would hold up the messages that the program starts next.
-  void progress_at_start(bool soon);
+  // since the program completed an operation; a round at each of many would hold up the messages that the
+  // program starts next. Returns whether it made progress.
+  bool progress_at_start(bool soon);
   void wait(Operation& operation);
 
   // May a send that a caller waits for be buffered now? Not while its receiver claims and completes others:
@@ -151,7 +152,7 @@ class Engine {
   std::atomic<uint64_t> last_start_{0};  // in ticks of the processor
   std::atomic<bool> program_computed_ = false;
   unsigned rounds_ = 0;
-  std::atomic<unsigned> starts_ = 0;  // since the last blocking call that made progress
+  std::atomic<unsigned> starts_ = 0;  // since the program last completed an operation
   unsigned timed_round_ = UINT_MAX;
   std::chrono::steady_clock::time_point time_of_round_{};
   Schedule<Operation, MatchKey, HashOfKey> operations_;

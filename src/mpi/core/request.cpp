@@ -96,10 +96,11 @@ static void make_round(Operation& operation, bool in_device, bool worth_it) {
     operation.is_long = true;
     thread.begin_long();
   }
-  if (is_long || worth_it || in_device) engine().progress_at_start(is_long || worth_it);
+  const bool looked = (is_long || worth_it || in_device) && engine().progress_at_start(is_long || worth_it);
   if (!by_thread) return;
   std::lock_guard lock(engine().mutex());
-  const bool rings_tell = operation.awaits() && !engine().spans_nodes();
+  // What came before the thread was to hear of it rings no more.
+  const bool rings_tell = looked && operation.awaits() && !engine().spans_nodes();
   if (!operation.complete()) thread.wake_for(rings_tell ? 0 : bytes);
 }
 

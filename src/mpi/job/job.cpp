@@ -317,7 +317,10 @@ void close_job() {
     real.Test(&barrier, &all_here, MPI_STATUS_IGNORE);
     return all_here != 0;
   });
-  engine().progress();  // a receiver may have finished a rendezvous since
+  // A receiver may have finished a rendezvous since, of which this rank still copies the bytes.
+  do {
+    engine().progress();
+  } while (p2p::moves_of_late_sends() > 0);
   close_streams();
   release_all(node_comm);
   if (const node::Node* node = engine().node(); node && node->rank() == 0 && log_enabled(LogLevel::info)) {

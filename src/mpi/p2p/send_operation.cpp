@@ -231,8 +231,10 @@ void Send::advance() {
   }
   if (rendezvous_) {
     rendezvous_->advance();
-    if (const auto stage = rendezvous_->stage(); std::exchange(seen_, stage) != stage)
+    if (const auto stage = rendezvous_->stage(); stage > seen_) {
+      seen_ = stage;
       engine().note_progress_of(rendezvous_->receiver());
+    }
     flush_if_late();
     if (!rendezvous_->buffer_free() && !rendezvous_->failed()) return;
   }
