@@ -320,12 +320,15 @@ Error Copy::poll() {
   return outcome_ != Error::none && launch() == Error::none ? Error::not_ready : outcome_;
 }
 
+void Copy::start_now() {
+  if (!active_) return;
+  std::lock_guard lock(mutex);
+  if (!launch_) streams_of(device_).start_queue(true);
+}
+
 Error Copy::wait() {
   if (!active_) return outcome_;
-  {
-    std::lock_guard lock(mutex);
-    if (!launch_) streams_of(device_).start_queue(true);
-  }
+  start_now();
   Error state;
   while ((state = poll()) == Error::not_ready) __builtin_ia32_pause();
   return state;

@@ -35,6 +35,8 @@ class Copy {
   Error start_and_tell(int device, void* to, const void* from, size_t bytes, uint32_t* word, uint32_t value);
   // The copy starts with the next start_enqueued(), or when the caller waits for it.
   Error enqueue(int device, void* to, const void* from, size_t bytes);
+  // If the copy is still enqueued, starts all that are, also while others run.
+  void start_now();
   // Error::none: the copy is complete or was never started. Error::not_ready: it is running. Any other value:
   // it failed, possibly at its start.
   Error poll();

@@ -2,6 +2,7 @@
 
 #include "p2p/rendezvous_send.h"
 
+#include <atomic>
 #include <bitset>
 #include <utility>
 
@@ -21,7 +22,7 @@ using node::Reason;
 using node::RendezvousState;
 
 std::bitset<node::rendezvous_per_rank> taken;
-int moves = 0;
+std::atomic<int> moves = 0;
 int search_from = 0;
 
 int take_index() {
@@ -207,9 +208,11 @@ void RendezvousSend::advance() {
     }
     put_.reset();
   }
-  if (moving_)
+  if (moving_) {
+    moving_->start_now();  // the round in which it became late has ended: it waits for no other copies
     if (const device::Error error = moving_->poll(); error != device::Error::not_ready)
       end_move(error, Need::wanted);
+  }
   RendezvousState state = slot_->state.load(std::memory_order_acquire);
   switch (state) {
     case RendezvousState::refused:

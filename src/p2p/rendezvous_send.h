@@ -57,7 +57,7 @@ class RendezvousSend {
   bool buffer_free() const;
   // The receiver is done and the rendezvous is free again.
   bool finished() const { return finished_; }
-  // What the receiver has done.
+  // What the receiver has done, as far as this rank has taken notice.
   enum class Stage { nothing, claimed, done };
   Stage stage() const { return finished_ ? Stage::done : is_claimed() ? Stage::claimed : Stage::nothing; }
   bool failed() const { return stream_ && stream_->failed(); }
@@ -75,7 +75,8 @@ class RendezvousSend {
   bool receiver_failed() const { return node_.block(receiver_).failed_receives.load() != failures_seen_; }
 
   // Starts to copy the bytes out of the user's buffer, unless the receiver fetches them from there now. If it
-  // is required, they have been copied when this returns, or the receiver has claimed them.
+  // is required, they have been copied when this returns, or the receiver has claimed or refused them, or
+  // short_of_memory() tells why not.
   void buffer(Need need);
   // flush() or buffer(Need::required) needs host memory, and there is none now.
   bool short_of_memory() const { return stream_ && stream_->short_of_memory(); }

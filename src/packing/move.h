@@ -23,6 +23,7 @@ class Move {
                       uint64_t bytes);
   // Without gaps, the move joins a batch as in device::Copy::enqueue().
   device::Error enqueue(int device, const View& to, const View& from, uint64_t bytes);
+  void start_now() { copy_.start_now(); }  // as device::Copy::start_now()
   // none: complete, or never started; not_ready; otherwise the move failed, possibly at its start.
   device::Error poll();
   device::Error wait();

@@ -197,6 +197,7 @@ void Engine::nudge_host() {
 
 void Engine::end_deferred(Operation* operation) {
   operations_.remove(operation);
+  starts_.store(0, std::memory_order_relaxed);
   if (std::exchange(operation->is_long, false)) progress_thread().end_long();
   keep_busy(-1);
   keep(operation->take_unfinished_rendezvous());
