@@ -12,6 +12,7 @@
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "p2p/describe.h"
+#include "packing/move.h"
 #include "transport/peer.h"
 
 namespace fairlead::p2p {
@@ -22,7 +23,6 @@ using node::Reason;
 using node::RendezvousState;
 
 std::bitset<node::rendezvous_per_rank> taken;
-std::atomic<int> moves = 0;
 int search_from = 0;
 
 int take_index() {
@@ -73,6 +73,20 @@ transport::Medium medium_to(node::Node& node, int device, int receiver) {
 }
 
 }  // namespace
+
+// Copies the bytes of a late send to a piece of the pool. The copy reads the user's buffer: its end is waited
+// for, whatever becomes of the message.
+struct RendezvousSend::MoveToPool {
+  explicit MoveToPool(void* memory) : piece(memory) { ++unfinished; }
+  ~MoveToPool() {
+    move.wait();
+    if (piece) device::pool_free(piece);
+    --unfinished;
+  }
+  void* piece;
+  packing::Move move;
+  static inline std::atomic<int> unfinished = 0;
+};
 
 std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int receiver, const Source& source,
                                                      const device::Allocation& allocation, Bytes bytes,
@@ -172,19 +186,8 @@ RendezvousSend::~RendezvousSend() {
   if (!finished_) close();
 }
 
-// Waits for the copy, which reads the user's buffer: it is of no use any more.
-void RendezvousSend::drop_move() {
-  if (void* const pool = take_pool()) device::pool_free(pool);
-}
-
-void* RendezvousSend::take_pool() {
-  if (moving_) --moves;
-  moving_.reset();
-  return std::exchange(pool_, nullptr);
-}
-
 void RendezvousSend::stream() {
-  drop_move();
+  moving_.reset();
   const bool copies_fail = slot_->reason.load(std::memory_order_relaxed) == Reason::copy_failed;
   stream_ = std::make_unique<transport::StagedSender>(
       node_, *slot_, device_, view_, bytes_,
@@ -209,8 +212,8 @@ void RendezvousSend::advance() {
     put_.reset();
   }
   if (moving_) {
-    moving_->start_now();  // the round in which it became late has ended: it waits for no other copies
-    if (const device::Error error = moving_->poll(); error != device::Error::not_ready)
+    moving_->move.start_now();  // the round in which it became late has ended: it waits for no other copies
+    if (const device::Error error = moving_->move.poll(); error != device::Error::not_ready)
       end_move(error, Need::wanted);
   }
   RendezvousState state = slot_->state.load(std::memory_order_acquire);
@@ -242,7 +245,7 @@ void RendezvousSend::advance() {
 
 void RendezvousSend::close() {
   if (stream_) stream_->finish();
-  drop_move();
+  moving_.reset();
   if (pooled_) device::pool_free(pooled_);
   pooled_ = nullptr;
   slot_->state.store(RendezvousState::free, std::memory_order_relaxed);
@@ -272,31 +275,30 @@ void RendezvousSend::buffer(Need need) {
   if (stream_) return stream_->flush_to_host(need);
   if (pooled_ || slot_->state.load(std::memory_order_acquire) != RendezvousState::offered) return;
   if (!moving_) {
-    pool_ = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
-    if (!pool_) return end_move(device::Error::out_of_memory, need);
-    moving_ = std::make_unique<packing::Move>();
-    ++moves;
-    if (const device::Error error = moving_->enqueue(device_, {pool_, bytes_}, view_, bytes_);
+    void* const piece = exportable_ ? device::pool_allocate(device_, bytes_) : nullptr;
+    if (!piece) return end_move(device::Error::out_of_memory, need);
+    moving_ = std::make_unique<MoveToPool>(piece);
+    if (const device::Error error = moving_->move.enqueue(device_, {piece, bytes_}, view_, bytes_);
         error != device::Error::none)
       return end_move(error, need);
   }
-  if (need == Need::required) end_move(moving_->wait(), need);
+  if (need == Need::required) end_move(moving_->move.wait(), need);
 }
 
 // The bytes are in the buffer, or must be staged through host memory, unless the receiver was faster.
 void RendezvousSend::end_move(device::Error error, Need need) {
-  void* const pool = take_pool();
+  auto moved = std::move(moving_);
   RendezvousState expected = RendezvousState::offered;
   const bool late = slot_->state.compare_exchange_strong(expected, RendezvousState::moving);
   if (late) count(Fallback::late_receiver);
   if (late && error == device::Error::none) {
-    device::Allocation allocation = device::classify(pool);
+    device::Allocation allocation = device::classify(moved->piece);
     node::RemoteMemory source{};
-    source.base = reinterpret_cast<uintptr_t>(pool);
-    if (receiver_ == node_.rank() || describe(node_, receiver_, allocation, pool, bytes_, &source)) {
+    source.base = reinterpret_cast<uintptr_t>(moved->piece);
+    if (receiver_ == node_.rank() || describe(node_, receiver_, allocation, moved->piece, bytes_, &source)) {
       slot_->source = source;
-      pooled_ = pool;
-      view_ = {pool, bytes_};
+      pooled_ = std::exchange(moved->piece, nullptr);
+      view_ = {pooled_, bytes_};
       slot_->shape = view_.shape();
       slot_->first = 0;
       slot_->state.store(RendezvousState::buffered, std::memory_order_release);
@@ -304,7 +306,7 @@ void RendezvousSend::end_move(device::Error error, Need need) {
       return;
     }
   }
-  if (pool) device::pool_free(pool);
+  moved.reset();  // its piece may serve the stream
   if (!late) return;
   count(Fallback::full_pool);
   stream();
@@ -340,8 +342,8 @@ void RendezvousSend::flush() {
   stream_->flush_to_host(Need::required);
 }
 
-int moves_of_late_sends() {
-  return moves;
+int RendezvousSend::unfinished_moves() {
+  return MoveToPool::unfinished;
 }
 
 int rendezvous_in_use() {

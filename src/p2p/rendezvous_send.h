@@ -17,7 +17,7 @@
 #include "node/node.h"
 #include "p2p/posted_buffer.h"
 #include "p2p/rts_header.h"
-#include "packing/move.h"
+#include "packing/plan.h"
 #include "transport/staged.h"
 
 namespace fairlead::p2p {
@@ -82,6 +82,8 @@ class RendezvousSend {
   bool short_of_memory() const { return stream_ && stream_->short_of_memory(); }
   // Makes the receiver independent of this rank's progress (M6). Waits for no other process.
   void flush();
+  // Copies that buffer() has started and of which advance() has not seen the end.
+  static int unfinished_moves();
 
  private:
   RendezvousSend(node::Node& node, int index, int receiver, const Source& source, int device, Bytes bytes,
@@ -91,8 +93,6 @@ class RendezvousSend {
   }
   void stream();
   void end_move(device::Error error, Need need);
-  void drop_move();
-  void* take_pool();
   void leave_device();
   void close();
   bool probed() const;
@@ -105,8 +105,8 @@ class RendezvousSend {
   int device_;
   bool exportable_;
   void* pooled_ = nullptr;
-  void* pool_ = nullptr;                   // where the bytes will be
-  std::unique_ptr<packing::Move> moving_;  // to pool_
+  struct MoveToPool;
+  std::unique_ptr<MoveToPool> moving_;
   bool finished_ = false;
   bool puts_;
   std::unique_ptr<RendezvousPut> put_;  // while the bytes are on their way
@@ -116,8 +116,6 @@ class RendezvousSend {
   RtsHeader rts_;
 };
 
-// Copies of late sends to the buffer pool that have not been seen to end.
-int moves_of_late_sends();
 // Rendezvous of this rank that are in use, for leak tests.
 int rendezvous_in_use();
 

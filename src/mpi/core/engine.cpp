@@ -122,6 +122,10 @@ void Engine::add(Operation* operation) {
 
 void Engine::remove(Operation* operation) {
   std::lock_guard lock(mutex_);
+  take_out(operation);
+}
+
+void Engine::take_out(Operation* operation) {
   if (!operations_.remove(operation)) return;
   starts_.store(0, std::memory_order_relaxed);
   if (std::exchange(operation->is_long, false)) progress_thread().end_long();
@@ -196,11 +200,7 @@ void Engine::nudge_host() {
 }
 
 void Engine::end_deferred(Operation* operation) {
-  operations_.remove(operation);
-  starts_.store(0, std::memory_order_relaxed);
-  if (std::exchange(operation->is_long, false)) progress_thread().end_long();
-  keep_busy(-1);
-  keep(operation->take_unfinished_rendezvous());
+  take_out(operation);
   ended_.emplace_back(operation);
 }
 

@@ -134,6 +134,7 @@ class Engine {
 
  private:
   void progress_locked();
+  void take_out(Operation* operation);
   void end_deferred(Operation* operation);
   void nudge_host();
   std::chrono::steady_clock::time_point time_of_round();

@@ -320,7 +320,7 @@ void close_job() {
   // A receiver may have finished a rendezvous since, of which this rank still copies the bytes.
   do {
     engine().progress();
-  } while (p2p::moves_of_late_sends() > 0);
+  } while (p2p::RendezvousSend::unfinished_moves() > 0);
   close_streams();
   release_all(node_comm);
   if (const node::Node* node = engine().node(); node && node->rank() == 0 && log_enabled(LogLevel::info)) {
