@@ -177,7 +177,7 @@ Error CopyStreams::launch(const CopyItem* items, size_t count, Launch** launched
   if (error == Error::none && word) error = runtime()->write_word(lane->stream, word, value);
   if (error != Error::none) {
     // Part of it may be running, and no other code waits for that.
-    if (count > 1 || word) runtime()->synchronize_stream(lane->stream);
+    if (count > 1 || word) wait_by_queries(lane->stream);
     return error;
   }
   *launched = make_launch(lane, count, Error::not_ready);

@@ -76,17 +76,23 @@ Error copy_by_pinned(const CopyItem& item, Stream stream) {
     const CopyItem in{between, part.from, part.bytes, part.rows, part.bytes, part.from_pitch};
     const CopyItem out{part.to, between, part.bytes, part.rows, part.to_pitch, part.bytes};
     if (!to_host) copy_by_cpu(in);
-    Error step = runtime()->synchronize_stream(stream);
+    Error step = wait_by_queries(stream);
     if (step == Error::none) step = submit(to_host ? in : out, stream);
     if (step == Error::none && to_host) copy_by_cpu(std::exchange(arriving, out));
     return step;
   });
-  if (error == Error::none) error = runtime()->synchronize_stream(stream);
+  if (error == Error::none) error = wait_by_queries(stream);
   if (error == Error::none) copy_by_cpu(arriving);
   return error;
 }
 
 }  // namespace
+
+Error wait_by_queries(Stream stream) {
+  Error state;
+  while ((state = runtime()->query_stream(stream)) == Error::not_ready) __builtin_ia32_pause();
+  return state;
+}
 
 void copy_by_cpu(const CopyItem& item) {
   for (size_t row = 0; row < item.rows; ++row)

@@ -18,6 +18,10 @@ void prepare_pageable_copies();
 // Of memory that the CPU may access, at both ends.
 void copy_by_cpu(const CopyItem& item);
 
+// As Runtime::synchronize_stream(), which must not be called while a thread of the program's may be in a copy
+// of pageable memory that waits: copies of any kind on any stream may then wait, too (driver 580).
+Error wait_by_queries(Stream stream);
+
 // In a batch, no item has several rows. Waits for those that the CPU takes part in.
 Error submit_copies(const CopyItem* items, size_t count, Stream stream);
 
