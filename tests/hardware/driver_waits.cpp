@@ -13,8 +13,7 @@
 //   --fresh        the program's makes and frees its memory in each round
 //   --one-stream   the library's has one stream, else four
 //   --kinds        of copies, of: g get from a peer, p put to it, d inside a device, i in from page-locked
-//   memory,
-//                  o out to it (default: all)
+//                  memory, o out to it (default: all)
 
 #include <atomic>
 #include <chrono>
@@ -27,6 +26,7 @@
 #include <vector>
 
 #include "device/runtime.h"
+#include "device/submit_copies.h"
 
 using namespace fairlead::device;
 using namespace std::chrono_literals;
@@ -60,8 +60,7 @@ std::atomic<long> copies = 0;
 uint32_t* word = nullptr;
 
 void wait_for(Stream stream, bool by_query) {
-  if (!by_query) return MUST(runtime()->synchronize_stream(stream));
-  while (runtime()->query_stream(stream) == Error::not_ready) __builtin_ia32_pause();
+  MUST(by_query ? wait_by_queries(stream) : runtime()->synchronize_stream(stream));
 }
 
 void be_the_program() {
@@ -102,39 +101,36 @@ void be_the_library() {
   MUST(gpu.allocate(0, 2 * most, &here));
   if (!there) there = static_cast<char*>(here) + most;
   MUST(gpu.allocate_pinned(most, &pinned));
+  struct Kind {
+    char letter;
+    const char* name;
+    void *to, *from;
+  };
+  std::vector<Kind> kinds{{'g', "get", here, there},
+                          {'p', "put", there, here},
+                          {'d', "copy inside a device", here, static_cast<char*>(here) + most},
+                          {'i', "copy in", here, pinned},
+                          {'o', "copy out", pinned, here}};
+  std::erase_if(kinds, [](const Kind& kind) { return options.kinds.find(kind.letter) == std::string::npos; });
   std::vector<Stream> streams(options.one_stream ? 1 : 4);
   for (Stream& stream : streams) MUST(gpu.create_stream(0, &stream));
+  const auto end = [](Stream stream) {
+    call = "wait for a stream";
+    wait_for(stream, !options.synchronize);
+  };
   std::mt19937 random(2);
   while (!over) {
     if (begun == ended) continue;
     for (int i = 0; i < copies_of_a_round; ++i) {
-      const Stream stream = streams[random() % streams.size()];
+      const Kind& kind = kinds[random() % kinds.size()];
       const size_t bytes = 1 + (size_t{1} << random() % 22);
-      struct Kind {
-        char letter;
-        const char* name;
-        void *to, *from;
-      } const kinds[] = {{'g', "get", here, there},
-                         {'p', "put", there, here},
-                         {'d', "copy inside a device", here, static_cast<char*>(here) + most},
-                         {'i', "copy in", here, pinned},
-                         {'o', "copy out", pinned, here}};
-      const char letter = options.kinds[random() % options.kinds.size()];
-      for (const Kind& kind : kinds) {
-        if (kind.letter != letter) continue;
-        bytes_of_call = bytes;
-        call = kind.name;
-        MUST(gpu.copy(kind.to, kind.from, bytes, stream));
-      }
+      bytes_of_call = bytes;
+      call = kind.name;
+      MUST(gpu.copy(kind.to, kind.from, bytes, streams[random() % streams.size()]));
       ++copies;
-      if (random() % 3) continue;
-      call = "wait for a stream";
-      wait_for(streams[random() % streams.size()], !options.synchronize);
+      if (random() % 3 == 0) end(streams[random() % streams.size()]);
     }
-    for (Stream stream : streams) {
-      call = "wait for a stream";
-      wait_for(stream, !options.synchronize);
-    }
+    for (Stream stream : streams) end(stream);
     call = "no call";
     ended = ended + 1;
     __atomic_store_n(word, ended, __ATOMIC_RELEASE);
