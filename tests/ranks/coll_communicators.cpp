@@ -44,10 +44,10 @@ bool works(const Team& team, Kind kind, Form form) {
   return team.local > 0 && exists(kind, form);
 }
 
-// MPICH 4.0.2 and 4.3.1 deliver other bytes of MPI_Ibcast between groups, also on host memory and without Fairlead,
-// where the root is not the first rank of its group and the receivers' datatype has gaps.
+// MPICH 4.0.2, 4.3.1 and 5.0.2 deliver other bytes of MPI_Ibcast and MPI_Bcast_init between groups, also on host
+// memory and without Fairlead, where the root is not the first rank of its group and the receivers' datatype has gaps.
 bool broadcasts_gaps([[maybe_unused]] Kind kind, [[maybe_unused]] Form form) {
-#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 50000000
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 50003000
   return kind != Kind::bcast || form == Form::blocking || form == Form::large;
 #else
   return true;
