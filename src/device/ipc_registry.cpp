@@ -5,8 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <cstring>
+#include <bit>
 #include <list>
 #include <map>
 #include <mutex>
@@ -21,6 +22,7 @@ class Mapping {
  public:
   int owner, device;
   uint64_t base, size, id;
+  IpcHandle handle;
   void* address;
   int users = 0;
   bool forgotten = false;  // close as soon as `users` is 0
@@ -96,6 +98,31 @@ void close_files(Matches matches) {
   });
 }
 
+// CUDA places small allocations inside larger blocks. While such a block exists, a mapping of an allocation
+// shows what is allocated at its place later, too, and as long as it is open the driver maps there no memory of
+// another length. The handles of two allocations at one place differ in the length only.
+bool is_same_place(const IpcHandle& one, uint64_t one_size, const IpcHandle& other, uint64_t other_size) {
+  if (!runtime()->ipc_handles_tell_memory()) return false;
+  constexpr size_t words = sizeof(IpcHandle) / sizeof(uint64_t);
+  const auto a = std::bit_cast<std::array<uint64_t, words>>(one);
+  const auto b = std::bit_cast<std::array<uint64_t, words>>(other);
+  for (size_t i = 0; i < words; ++i)
+    if (a[i] != b[i] && !(a[i] == one_size && b[i] == other_size)) return false;
+  return true;
+}
+
+// Finds a mapping, also one that is about to be closed, and makes it the most recently used one.
+template <class Wanted>
+std::list<Mapping>::iterator take(Wanted wanted) {
+  for (auto* list : {&mappings, &closing}) {
+    auto found = std::find_if(list->begin(), list->end(), wanted);
+    if (found == list->end()) continue;
+    mappings.splice(mappings.end(), *list, found);
+    return found;
+  }
+  return mappings.end();
+}
+
 // Marks the matching mappings as forgotten, and closes those that are not in use.
 template <class Matches>
 void forget_if(Matches matches) {
@@ -139,12 +166,10 @@ bool exists(uint64_t base, uint64_t id) {
   return now.kind == MemoryKind::device && now.base == base && now.id == id;
 }
 
-// CUDA places small allocations inside larger blocks. While such a block exists, memory that is freed and
-// allocated again has the same handle, and existing mappings in other processes show the new contents.
+// Existing mappings in other processes show the new contents.
 bool is_same_memory(const Export& old, const Export& fresh) {
-  if (old.refused || fresh.refused) return false;
-  return runtime()->ipc_handles_tell_memory() && !fresh.by_file && old.size == fresh.size &&
-         std::memcmp(&old.handle, &fresh.handle, sizeof fresh.handle) == 0;
+  return !old.refused && !fresh.refused && !fresh.by_file && old.size == fresh.size &&
+         is_same_place(old.handle, old.size, fresh.handle, fresh.size);
 }
 
 // Importers need a notice only for memory that was exported.
@@ -214,32 +239,28 @@ void take_file(int owner, uint64_t base, uint64_t id, int file) {
 Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped) {
   *mapped = MappedMemory();
   std::lock_guard lock(mutex);
-  auto current = [&](const Mapping& m) {
-    return m.owner == owner && m.base == remote.base && m.id == remote.id && m.size == remote.size;
+  // The mapping may have been forgotten too early. To reuse it is safe: the exporter never reuses an id that
+  // it revoked.
+  auto shows = [&](const Mapping& m) {
+    return m.owner == owner && m.base == remote.base && m.size >= remote.size &&
+           (m.id == remote.id ||
+            (!remote.by_file && is_same_place(m.handle, m.size, remote.handle, remote.size)));
   };
-  auto wanted = [&](const Mapping& m) { return current(m) && m.device == device; };
-  auto found = std::find_if(mappings.begin(), mappings.end(), wanted);
-  bool known = found != mappings.end();
-  if (!known) {
-    // The mapping may have been forgotten too early. To reuse it is safe: the exporter never reuses an id
-    // that it revoked.
-    auto kept = std::find_if(closing.begin(), closing.end(), wanted);
-    if (kept != closing.end()) {
-      mappings.splice(mappings.end(), closing, kept);
-      found = kept;
-    }
-  }
-  if (found == mappings.end()) {
+  auto found = take([&](const Mapping& m) { return m.device == device && shows(m); });
+  const bool known = found != mappings.end();
+  if (known) {
+    found->id = remote.id;
+  } else {
     // Any other mapping that overlaps this address range of the exporter is stale.
     auto stale = [&](const Mapping& m) {
       bool overlaps = m.owner == owner && m.base < remote.base + remote.size && remote.base < m.base + m.size;
-      return overlaps && !current(m);
+      return overlaps && !shows(m);
     };
     forget_if(stale);
     // A program that only calls MPI_Test never waits, so idle devices are detected here as well: a query is
     // much cheaper than the import below.
     if (any_closing && look_again.due()) close_where_idle(false);
-    Mapping fresh{owner, device, remote.base, remote.size, remote.id, nullptr, 0, false};
+    Mapping fresh{owner, device, remote.base, remote.size, remote.id, remote.handle, nullptr, 0, false};
     Error error = import_once(owner, device, remote, &fresh.address);
     if (error == Error::already_mapped || error == Error::out_of_memory) {
       // The cause may be a stale mapping, or too many mappings.
@@ -249,10 +270,7 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
     }
     if (remote.by_file) close_files([&](const File& f) { return f.owner == owner && f.base == remote.base; });
     if (error != Error::none) return error;
-    mappings.push_back(fresh);
-    found = std::prev(mappings.end());
-  } else {
-    mappings.splice(mappings.end(), mappings, found);
+    found = mappings.insert(mappings.end(), fresh);
   }
   found->forgotten = false;
   ++found->users;

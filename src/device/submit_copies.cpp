@@ -108,6 +108,10 @@ void prepare_pageable_copies() {
     pinned = static_cast<char*>(made);
 }
 
+bool may_copy_across(int device, int home) {
+  return device == home || home < 0 || !pinned;
+}
+
 Error submit_copies(const CopyItem* items, size_t count, Stream stream) {
   std::optional<WaitingCalls::Permission> permission(std::in_place);
   if (std::exchange(period, permission->period()) != permission->period()) known = {};

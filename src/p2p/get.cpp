@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "device/classify.h"
+#include "device/submit_copies.h"
 #include "p2p/rts_check.h"
 
 namespace fairlead::p2p {
@@ -123,6 +124,10 @@ Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shap
   }
   Reason reason =
       transport::reach(node_, rts_.sender, rendezvous_.device, &copying_device_, source, &mapped_);
+  if (reason == Reason::none && !device::may_copy_across(copying_device_, device_)) {
+    mapped_ = {};
+    reason = Reason::import_failed;
+  }
   if (reason != Reason::none) return reason;
   from_ = {static_cast<char*>(mapped_.address()) + first, shape};
   return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The other process of sim_ipc_test: obeys one-letter commands on stdin and answers on stdout.
+// The other process of SimIpc (sim_exporter.h): obeys one-letter commands on stdin and answers on stdout.
 //   a<value>  allocate 100000 bytes filled with the value, answer with the handle
+//   s<count>  the next allocations have this length in hundreds of bytes, answer with a byte
 //   r<index>  answer with the byte at this place (index in hundreds)
 //   f<any>    free, answer with a byte
 //   v<piece>  share this piece of virtual memory of 380000 bytes, the first full of 'v', the second of 'w';
-//   answer
-//             with the handle and the number of a file that stays open
+//             answer with the handle and the number of a file that stays open
 //   w<any>    free the virtual memory, answer with a byte
 
 #include <unistd.h>
@@ -19,7 +19,7 @@ using namespace fairlead::device;
 
 namespace {
 
-constexpr size_t size = 100000, pieces_size = 380000;
+constexpr size_t pieces_size = 380000;
 
 void answer(const void* bytes, size_t count) {
   if (write(STDOUT_FILENO, bytes, count) != static_cast<ssize_t>(count)) exit(1);
@@ -31,6 +31,7 @@ int main() {
   Runtime& gpu = *runtime();
   Stream stream;
   void *memory = nullptr, *pieces = nullptr;
+  size_t size = 100000;
   if (gpu.create_stream(0, &stream) != Error::none) return 1;
   for (unsigned char command[2]; read(STDIN_FILENO, command, 2) == 2;) {
     unsigned char byte = 0;
@@ -49,6 +50,8 @@ int main() {
     } else if (command[0] == 'r') {
       error = gpu.copy(&byte, static_cast<char*>(memory) + command[1] * 100, 1, stream);
       if (error == Error::none) error = gpu.synchronize_stream(stream);
+    } else if (command[0] == 's') {
+      size = command[1] * size_t{100};
     } else if (command[0] == 'v') {
       Allocation piece;
       if (!pieces) error = gpu.allocate_virtual(0, pieces_size, &pieces);

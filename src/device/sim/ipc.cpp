@@ -33,7 +33,7 @@ constexpr size_t poisoned_whole = size_t{128} << 10;
 constexpr uint64_t seal_magic = 0x6661697273696d31;  // "fairsim1"
 
 struct Seal {
-  uint64_t magic, nonce, id, size;
+  uint64_t magic, nonce, size;
   bool operator==(const Seal&) const = default;
 };
 
@@ -50,7 +50,7 @@ size_t page_size() {
 }
 
 Seal seal_of(const Block& block) {
-  return {seal_magic, block.nonce, block.id, block.size};
+  return {seal_magic, block.nonce, block.size};
 }
 
 bool write_seal(const Block& block, const Seal& seal) {

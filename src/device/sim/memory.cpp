@@ -19,6 +19,9 @@ namespace {
 // Enough addresses for 64 devices of 16 GiB each; less if the address space of the process is limited.
 constexpr size_t region_wanted = size_t{1} << 40, region_least = size_t{1} << 30;
 
+constexpr size_t small_bytes = size_t{16} << 10;
+constexpr unsigned char poison_of_new = 0xA5;
+
 size_t whole_pages(size_t bytes) {
   static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
@@ -39,9 +42,20 @@ bool is_device_allocation(const Block& block) {
 }  // namespace
 
 Block::~Block() {
-  if (registered) return;
+  if (!registered && !object) release_object();
+}
+
+void Block::release_object() {
   if (alias) munmap(alias, mapped + whole_pages(1));
   if (fd >= 0) close(fd);
+}
+
+void Block::share(const BlockRef& other) {
+  release_object();
+  object = other;
+  alias = other->alias;
+  fd = other->fd;
+  nonce = other->nonce;
 }
 
 Allocation Block::describe(const void* address) const {
@@ -83,6 +97,14 @@ Error Memory::reserve_region() {
               strerror(errno));
 }
 
+// As with CUDA, mappings of a small allocation in other processes show what is allocated at its address later.
+void Memory::share_small(const BlockRef& block) {
+  const BlockRef& first = small_.try_emplace(block->base, block).first->second;
+  if (first == block || first->mapped != block->mapped || first->device != block->device) return;
+  block->share(first);
+  poison(*block, poison_of_new);
+}
+
 // Assigns the block an address of the region and registers it.
 Error Memory::place(const BlockRef& block, void** address) {
   std::unique_lock lock(mutex_);
@@ -100,6 +122,9 @@ Error Memory::place(const BlockRef& block, void** address) {
   }
   block->base = base;
   block->id = last_id_.fetch_add(block->pieces()) + 1;
+  if (block->kind == MemoryKind::device && !block->imported && block->origin == Origin::plain &&
+      block->mapped <= small_bytes)
+    share_small(block);
   if (block->imported) imported_.insert({block->nonce, block->offset, block->device});
   if (block->fd >= 0 && (block->imported || host_accessible)) {
     close(block->fd);
@@ -140,7 +165,7 @@ Error Memory::allocate(MemoryKind kind, Origin origin, int device, size_t bytes,
   block->mapped = whole_pages(bytes);
   Error error = create_object(block.get());
   if (error == Error::none) {
-    if (!pinned) poison(*block, 0xA5);
+    if (!pinned) poison(*block, poison_of_new);
     error = place(block, address);
   }
   if (error != Error::none) (pinned ? pinned_used_ : used_[device]) -= bytes;

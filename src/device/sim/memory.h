@@ -39,6 +39,9 @@ enum class Origin : uint8_t { plain, pool, pieces };
 // cuda_hip/virtual.h.
 constexpr size_t granule_bytes = size_t{32} << 10, piece_bytes = 10 * granule_bytes;
 
+struct Block;
+using BlockRef = std::shared_ptr<Block>;
+
 struct Block {
   Block() = default;
   Block(const Block&) = delete;
@@ -53,17 +56,20 @@ struct Block {
   size_t size = 0;     // as requested
   size_t mapped = 0;   // rounded up to whole pages
   uint64_t id = 0;     // of the first piece if there are several
-  uint64_t nonce = 0;  // drawn at allocation; stored in handles and in the memfd's seal
+  uint64_t nonce = 0;  // drawn with the object; stored in handles and in the memfd's seal
   char* alias = nullptr;
   int fd = -1;          // open for exports only
+  BlockRef object;      // whose alias and fd these are, if not the block's own
   uint64_t offset = 0;  // within that file: an import may be one piece
   std::atomic<bool> live{true};
 
   size_t pieces() const { return origin == Origin::pieces ? (size + piece_bytes - 1) / piece_bytes : 1; }
   Allocation describe(const void* address) const;
   char* at(const void* address) const { return alias + (reinterpret_cast<uintptr_t>(address) - base); }
+  void release_object();
+  // Replaces the block's object, of equal length, by that of another block.
+  void share(const BlockRef& other);
 };
-using BlockRef = std::shared_ptr<Block>;
 
 class Memory {
  public:
@@ -95,6 +101,7 @@ class Memory {
   template <class Wanted>
   BlockRef take_out(void* address, Wanted wanted);
   void release(const BlockRef& block);
+  void share_small(const BlockRef& block);
 
   const uint64_t capacity_, pinned_capacity_;
   std::atomic<uint64_t> used_[max_devices] = {}, pinned_used_{0};
@@ -107,6 +114,7 @@ class Memory {
   mutable std::shared_mutex mutex_;  // guards the members below
   std::unique_ptr<Addresses> addresses_;
   std::map<uintptr_t, BlockRef> blocks_;
+  std::map<uintptr_t, BlockRef> small_;  // the first small blocks at their addresses
   std::set<std::tuple<uint64_t, uint64_t, int>> imported_;  // nonces, offsets, devices
 };
 

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mappings of memory that its owner has freed and allocated anew.
+
+#include "device/ipc_registry.h"
+
+#include "device/waiting_calls.h"
+#include "sim_exporter.h"
+
+namespace fairlead::device {
+namespace {
+
+constexpr int owner = 3;
+constexpr uint64_t base = 0x10000;
+
+class IpcRegistry : public SimIpc {
+ protected:
+  // The exporter allocates 100 * `hundreds` bytes full of `value`, at the address of the memory that it freed
+  // last if that has as many pages.
+  RemoteMemory allocated(unsigned char hundreds, unsigned char value) {
+    exporter_allocates_hundreds(hundreds);
+    return {exported(value), base, hundreds * uint64_t{100}, ++id_, 0, 0};
+  }
+  void exporter_frees(const RemoteMemory& memory) {
+    SimIpc::exporter_frees();
+    forget_import(owner, base, memory.id);
+  }
+  Error import(const RemoteMemory& memory, MappedMemory* mapped) {
+    return import_memory(owner, 0, memory, mapped);
+  }
+  unsigned char last_byte(const RemoteMemory& memory, const MappedMemory& mapped) {
+    return read(static_cast<char*>(mapped.address()) + memory.size - 1, 1)[0];
+  }
+  void TearDown() override {
+    forget_imports(owner);
+    close_forgotten(true);
+    EXPECT_EQ(registry_counts().mappings, 0u);
+    SimIpc::TearDown();
+  }
+
+ private:
+  uint64_t id_ = 0;
+};
+
+// Nothing can be closed while streams wait, and the driver maps no memory of another length at the same place.
+TEST_F(IpcRegistry, a_mapping_shows_what_is_allocated_there_later) {
+  WaitingCalls::forbid();
+  void* first = nullptr;
+  unsigned char value = 17;
+  for (unsigned char hundreds : {120, 110, 120, 115}) {
+    MappedMemory mapped;
+    const RemoteMemory memory = allocated(hundreds, value);
+    ASSERT_EQ(import(memory, &mapped), Error::none) << hundreds;
+    if (!first) first = mapped.address();
+    EXPECT_EQ(mapped.address(), first);
+    EXPECT_EQ(last_byte(memory, mapped), value++);
+    EXPECT_EQ(registry_counts().mappings, 1u);
+    exporter_frees(memory);
+  }
+  WaitingCalls::permit();
+}
+
+TEST_F(IpcRegistry, also_while_an_earlier_message_uses_it) {
+  WaitingCalls::forbid();
+  MappedMemory earlier, later;
+  const RemoteMemory old = allocated(120, 17);
+  ASSERT_EQ(import(old, &earlier), Error::none);
+  exporter_frees(old);
+  const RemoteMemory fresh = allocated(110, 18);
+  ASSERT_EQ(import(fresh, &later), Error::none);
+  earlier = {};
+  EXPECT_EQ(last_byte(fresh, later), 18);
+  WaitingCalls::permit();
+}
+
+TEST_F(IpcRegistry, but_not_what_is_longer) {
+  WaitingCalls::forbid();
+  MappedMemory mapped;
+  const RemoteMemory old = allocated(110, 17);
+  ASSERT_EQ(import(old, &mapped), Error::none);
+  mapped = {};
+  exporter_frees(old);
+  const RemoteMemory fresh = allocated(120, 18);
+  EXPECT_EQ(import(fresh, &mapped), Error::already_mapped);
+  WaitingCalls::permit();
+  ASSERT_EQ(import(fresh, &mapped), Error::none);
+  EXPECT_EQ(last_byte(fresh, mapped), 18);
+}
+
+TEST_F(IpcRegistry, nor_memory_of_another_block) {
+  MappedMemory earlier, later;
+  const RemoteMemory old = allocated(250, 17);  // of more pages than blocks of small allocations have
+  ASSERT_EQ(import(old, &earlier), Error::none);
+  exporter_frees(old);
+  const RemoteMemory fresh = allocated(250, 18);
+  ASSERT_EQ(import(fresh, &later), Error::none);
+  EXPECT_NE(later.address(), earlier.address());
+  EXPECT_EQ(last_byte(fresh, later), 18);
+}
+
+}  // namespace
+}  // namespace fairlead::device
