@@ -99,8 +99,8 @@ void close_files(Matches matches) {
 }
 
 // CUDA places small allocations inside larger blocks. While such a block exists, a mapping of an allocation
-// shows what is allocated at its place later, too, and as long as it is open the driver maps there no memory of
-// another length. The handles of two allocations at one place differ in the length only.
+// shows what is allocated at its place later, too, and as long as it is open the driver maps there no memory
+// of another length. The handles of two allocations at one place differ in the length only.
 bool is_same_place(const IpcHandle& one, uint64_t one_size, const IpcHandle& other, uint64_t other_size) {
   if (!runtime()->ipc_handles_tell_memory()) return false;
   constexpr size_t words = sizeof(IpcHandle) / sizeof(uint64_t);

@@ -23,8 +23,8 @@ bool may_copy_across(int device, int home);
 // Of memory that the CPU may access, at both ends.
 void copy_by_cpu(const CopyItem& item);
 
-// As Runtime::synchronize_stream(), which must not be called while a thread of the program's may be in a copy
-// of pageable memory that waits: copies of any kind on any stream may then wait, too (driver 580).
+// As Runtime::synchronize_stream(), in which some drivers may wait for a copy of pageable memory of another
+// thread's (docs/design/streams.md, "What drivers do").
 Error wait_by_queries(Stream stream);
 
 // In a batch, no item has several rows. Waits for those that the CPU takes part in.

@@ -3,23 +3,28 @@
 // Does a thread of the library go on while one of the program is in a copy of pageable memory that waits for
 // a word (docs/design/streams.md, "What drivers do")? The program's thread enqueues a wait and such a copy,
 // again and again; the library's copies, polls, and then writes the word, as progress does. A round that
-// takes seconds has hung: the driver makes one of the library's calls wait for the program's. Prints in which
-// call that was, and fails.
+// takes seconds has hung: one of the library's calls waits in the driver for the program's, or one of its
+// copies on the GPU. Prints which, and fails.
 //
-//   driver_waits [--seconds N] [--synchronize] [--query] [--fresh] [--one-stream] [--kinds LETTERS]
+//   driver_waits [option...]
 //
-//   --synchronize  the library's thread waits for its copies by synchronize_stream(), which it must not
-//   --query        the program's waits for its stream by queries
-//   --fresh        the program's makes and frees its memory in each round
-//   --one-stream   the library's has one stream, else four
-//   --kinds        of copies, of: g get from a peer, p put to it, d inside a device, i in from page-locked
-//                  memory, o out to it (default: all)
+//   --seconds N      (default 10)
+//   --streams N      of the library's thread, which uses them at random (default 4)
+//   --urgent         they are of the highest priority
+//   --late           the library's thread begins its copies 2 ms after the program's, not at the same time
+//   --synchronize    it waits for its copies by synchronize_stream(), which it must not
+//   --kinds LETTERS  of its copies, of: g get from a peer, p put to it, d inside a device, i in from
+//                    page-locked memory, o out to it (default: all)
+//   --query          the program's thread waits for its stream by queries
+//   --fresh          it makes and frees its memory in each round
+//   --page-locked    it copies to page-locked memory
 
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <random>
 #include <string>
 #include <thread>
@@ -39,8 +44,8 @@ constexpr int copies_of_a_round = 20;
 constexpr auto hung_after = 3s;
 
 struct Options {
-  int seconds = 10;
-  bool synchronize = false, query = false, fresh = false, one_stream = false;
+  int seconds = 10, streams = 4;
+  bool urgent = false, late = false, synchronize = false, query = false, fresh = false, page_locked = false;
   std::string kinds = "gpdio";
 } options;
 
@@ -53,36 +58,37 @@ void must(const char* call, Error error) {
 
 // What both threads and the main one see.
 std::atomic<uint32_t> begun = 0, ended = 0;  // rounds
-std::atomic<bool> over = false;
+std::atomic<bool> ready = false, over = false, waits = false;
 std::atomic<const char*> call = "no call";
-std::atomic<size_t> bytes_of_call = 0;
-std::atomic<long> copies = 0;
+std::atomic<size_t> bytes_of_call = 0, bytes_of_program = 0;
+std::atomic<long> copies = 0, queries = 0;
 uint32_t* word = nullptr;
-
-void wait_for(Stream stream, bool by_query) {
-  MUST(by_query ? wait_by_queries(stream) : runtime()->synchronize_stream(stream));
-}
 
 void be_the_program() {
   Runtime& gpu = *runtime();
+  while (!ready) std::this_thread::yield();
   MUST(gpu.set_current_device(0));
   std::mt19937 random(1);
   Stream stream = nullptr;
   MUST(gpu.create_stream(0, &stream));
   void* memory = nullptr;
   std::vector<char> pageable(most);
+  void* target = pageable.data();
   if (!options.fresh) MUST(gpu.allocate(0, most, &memory));
+  if (options.page_locked) MUST(gpu.allocate_pinned(most, &target));
   for (const auto end = Clock::now() + std::chrono::seconds(options.seconds); Clock::now() < end;) {
     const size_t bytes = random() % 2 ? 40000 : 64 + random() % (most - 64);
     if (options.fresh) {
       MUST(gpu.allocate(0, bytes, &memory));
       pageable = std::vector<char>(bytes);
+      if (!options.page_locked) target = pageable.data();
     }
     const uint32_t round = begun + 1;
     MUST(gpu.wait_word(stream, word, round));
+    bytes_of_program = bytes;
     begun = round;
-    MUST(gpu.copy(pageable.data(), memory, bytes, stream));
-    wait_for(stream, options.query);
+    MUST(gpu.copy(target, memory, bytes, stream));
+    MUST(options.query ? wait_by_queries(stream) : gpu.synchronize_stream(stream));
     if (options.fresh) MUST(gpu.free(memory));
   }
   over = true;
@@ -112,60 +118,80 @@ void be_the_library() {
                           {'i', "copy in", here, pinned},
                           {'o', "copy out", pinned, here}};
   std::erase_if(kinds, [](const Kind& kind) { return options.kinds.find(kind.letter) == std::string::npos; });
-  std::vector<Stream> streams(options.one_stream ? 1 : 4);
-  for (Stream& stream : streams) MUST(gpu.create_stream(0, &stream));
-  const auto end = [](Stream stream) {
-    call = "wait for a stream";
-    wait_for(stream, !options.synchronize);
+  struct Used {
+    Stream stream = nullptr;
+    const char* last_copy = "wait for a stream that was not used";
+    size_t bytes = 0;
   };
+  std::vector<Used> streams(options.streams);
+  const StreamKind kind = options.urgent ? StreamKind::urgent : StreamKind::library;
+  for (Used& used : streams) MUST(gpu.create_stream(0, &used.stream, kind));
+  const auto end = [&gpu](const Used& used) {
+    bytes_of_call = used.bytes;
+    call = used.last_copy;
+    waits = true;
+    Error state = options.synchronize ? gpu.synchronize_stream(used.stream) : Error::not_ready;
+    while (state == Error::not_ready) {
+      state = gpu.query_stream(used.stream);
+      ++queries;
+    }
+    MUST(state);
+    waits = false;
+  };
+  ready = true;
   std::mt19937 random(2);
   while (!over) {
     if (begun == ended) continue;
+    if (options.late) std::this_thread::sleep_for(2ms);
     for (int i = 0; i < copies_of_a_round; ++i) {
       const Kind& kind = kinds[random() % kinds.size()];
       const size_t bytes = 1 + (size_t{1} << random() % 22);
       bytes_of_call = bytes;
       call = kind.name;
-      MUST(gpu.copy(kind.to, kind.from, bytes, streams[random() % streams.size()]));
+      Used& used = streams[random() % streams.size()];
+      MUST(gpu.copy(kind.to, kind.from, bytes, used.stream));
+      used.last_copy = kind.name;
+      used.bytes = bytes;
       ++copies;
       if (random() % 3 == 0) end(streams[random() % streams.size()]);
     }
-    for (Stream stream : streams) end(stream);
+    for (const Used& used : streams) end(used);
     call = "no call";
     ended = ended + 1;
     __atomic_store_n(word, ended, __ATOMIC_RELEASE);
   }
 }
 
-int refuse(const char* argument) {
-  std::fprintf(stderr,
-               "driver_waits: '%s' is not accepted; accepted: --seconds N, --synchronize, --query, --fresh, "
-               "--one-stream, --kinds LETTERS, of g p d i o\n",
-               argument);
-  return 2;
+bool parse(int argc, char** argv) {
+  const std::map<std::string, bool*> flags{
+      {"--urgent", &options.urgent}, {"--late", &options.late},   {"--synchronize", &options.synchronize},
+      {"--query", &options.query},   {"--fresh", &options.fresh}, {"--page-locked", &options.page_locked}};
+  const std::map<std::string, int*> numbers{{"--seconds", &options.seconds}, {"--streams", &options.streams}};
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : "";
+    if (const auto flag = flags.find(argument); flag != flags.end()) {
+      *flag->second = true;
+    } else if (const auto number = numbers.find(argument); number != numbers.end() && std::atoi(value) > 0) {
+      *number->second = std::atoi(argv[++i]);
+    } else if (argument == "--kinds" && *value && std::strspn(value, "gpdio") == std::strlen(value)) {
+      options.kinds = argv[++i];
+    } else {
+      std::fprintf(stderr, "driver_waits: '%s' is not accepted here; accepted: --kinds LETTERS, of g p d i o",
+                   argv[i]);
+      for (const auto& [name, to] : numbers) std::fprintf(stderr, ", %s N", name.c_str());
+      for (const auto& [name, to] : flags) std::fprintf(stderr, ", %s", name.c_str());
+      std::fprintf(stderr, "\n");
+      return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (argument == "--seconds" && std::atoi(value) > 0)
-      options.seconds = std::atoi(argv[++i]);
-    else if (argument == "--kinds" && *value && std::strspn(value, "gpdio") == std::strlen(value))
-      options.kinds = argv[++i];
-    else if (argument == "--synchronize")
-      options.synchronize = true;
-    else if (argument == "--query")
-      options.query = true;
-    else if (argument == "--fresh")
-      options.fresh = true;
-    else if (argument == "--one-stream")
-      options.one_stream = true;
-    else
-      return refuse(argv[i]);
-  }
+  if (!parse(argc, argv)) return 2;
   Runtime* gpu = runtime();
   if (!gpu || gpu->initialize() != Error::none || gpu->set_current_device(0) != Error::none ||
       !gpu->has_word_operations(0)) {
@@ -179,13 +205,20 @@ int main(int argc, char** argv) {
   std::thread library(be_the_library), program(be_the_program);
   int hangs = 0;
   uint32_t last = 0;
+  long queries_before = 0;
   for (auto since = Clock::now(); !over; std::this_thread::sleep_for(1ms)) {
     if (ended != last || begun == ended) {
       last = ended;
       since = Clock::now();
+      queries_before = queries;
     } else if (Clock::now() - since > hung_after) {
-      std::printf("round %u hangs: the library is in '%s' of %zu bytes, its copy %ld\n", begun.load(),
-                  call.load(), bytes_of_call.load(), copies.load());
+      std::printf(
+          "round %u, in which the program copies %zu bytes, hangs: the library %s '%s' of %zu bytes\n",
+          begun.load(), bytes_of_program.load(),
+          !waits                      ? "is in"
+          : queries == queries_before ? "is in a call that waits for"
+                                      : "polls for",
+          call.load(), bytes_of_call.load());
       std::fflush(stdout);
       ++hangs;
       __atomic_store_n(word, begun, __ATOMIC_RELEASE);

@@ -41,7 +41,8 @@ class IpcRegistry : public SimIpc {
   uint64_t id_ = 0;
 };
 
-// Nothing can be closed while streams wait, and the driver maps no memory of another length at the same place.
+// Nothing can be closed while streams wait, and the driver maps no memory of another length at the same
+// place.
 TEST_F(IpcRegistry, a_mapping_shows_what_is_allocated_there_later) {
   WaitingCalls::forbid();
   void* first = nullptr;

@@ -97,7 +97,8 @@ Error Memory::reserve_region() {
               strerror(errno));
 }
 
-// As with CUDA, mappings of a small allocation in other processes show what is allocated at its address later.
+// As with CUDA, mappings of a small allocation in other processes show what is allocated at its address
+// later.
 void Memory::share_small(const BlockRef& block) {
   const BlockRef& first = small_.try_emplace(block->base, block).first->second;
   if (first == block || first->mapped != block->mapped || first->device != block->device) return;
