@@ -100,14 +100,17 @@ void close_files(Matches matches) {
 
 // CUDA places small allocations inside larger blocks. While such a block exists, a mapping of an allocation
 // shows what is allocated at its place later, too, and as long as it is open the driver maps there no memory
-// of another length. The handles of two allocations at one place differ in the length only.
+// of another length. The handles of two allocations at one place differ in the word of their length only.
 bool is_same_place(const IpcHandle& one, uint64_t one_size, const IpcHandle& other, uint64_t other_size) {
   if (!runtime()->ipc_handles_tell_memory()) return false;
   constexpr size_t words = sizeof(IpcHandle) / sizeof(uint64_t);
   const auto a = std::bit_cast<std::array<uint64_t, words>>(one);
   const auto b = std::bit_cast<std::array<uint64_t, words>>(other);
-  for (size_t i = 0; i < words; ++i)
-    if (a[i] != b[i] && !(a[i] == one_size && b[i] == other_size)) return false;
+  size_t lengths = 0;
+  for (size_t i = 0; i < words; ++i) {
+    if (a[i] == b[i]) continue;
+    if (a[i] != one_size || b[i] != other_size || ++lengths > 1) return false;
+  }
   return true;
 }
 
@@ -239,12 +242,13 @@ void take_file(int owner, uint64_t base, uint64_t id, int file) {
 Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped) {
   *mapped = MappedMemory();
   std::lock_guard lock(mutex);
-  // The mapping may have been forgotten too early. To reuse it is safe: the exporter never reuses an id that
-  // it revoked.
+  // The mapping of this allocation may have been forgotten too early. To reuse it is safe: the exporter never
+  // reuses an id that it revoked. The mapping of an earlier allocation may show this one.
   auto shows = [&](const Mapping& m) {
-    return m.owner == owner && m.base == remote.base && m.size >= remote.size &&
-           (m.id == remote.id ||
-            (!remote.by_file && is_same_place(m.handle, m.size, remote.handle, remote.size)));
+    if (m.owner != owner || m.base != remote.base) return false;
+    if (m.id == remote.id && m.size == remote.size) return true;
+    return !remote.by_file && m.size >= remote.size &&
+           is_same_place(m.handle, m.size, remote.handle, remote.size);
   };
   auto found = take([&](const Mapping& m) { return m.device == device && shows(m); });
   const bool known = found != mappings.end();

@@ -278,7 +278,9 @@ class Runtime {
   // memory) is shared by a file descriptor, which the importer needs in addition to the handle. The caller
   // closes `*file`; it is -1 if the handle is sufficient.
   virtual Error ipc_export(const void* base, IpcHandle* handle, int* file) = 0;
-  // Returns whether equal handles denote the same memory, even after it was freed and allocated again.
+  // Returns whether equal handles denote the same memory, even after it was freed and allocated again, and
+  // handles that differ only in one of their 64-bit words, each in the length of its own allocation, two
+  // allocations that began at the same place of one block (CUDA, seen with driver 580).
   virtual bool ipc_handles_tell_memory() const { return true; }
   // `file` is a descriptor of the same file, or -1; the caller keeps ownership. The mapping is valid for work
   // on `device`; another device needs an import of its own.
@@ -314,6 +316,6 @@ void prepare_drivers();
 // Constructors of the providers; each returns null and the reason if its library cannot be opened.
 Runtime* make_cuda(const char** why_not);
 Runtime* make_hip(const char** why_not);
-Runtime* make_sim();
+Runtime* make_sim(bool blocks = true);  // `blocks`: small allocations share objects, as with CUDA
 
 }  // namespace fairlead::device

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -17,6 +18,7 @@ namespace {
 // The CPU fills or empties one half while the device copies to or from the other.
 constexpr size_t half = size_t{512} << 10;
 char* pinned = nullptr;
+std::atomic<bool> prepared = false;
 
 // Where device memory was found in this period, in which streams wait: a query takes about a microsecond. Of
 // page-locked memory nothing is remembered: it may be unregistered, or freed and its place taken by pageable
@@ -101,6 +103,7 @@ void copy_by_cpu(const CopyItem& item) {
 }
 
 void prepare_pageable_copies() {
+  prepared = true;
   if (pinned) return;
   const WaitingCalls::Permission permission;
   void* made = nullptr;
@@ -108,8 +111,8 @@ void prepare_pageable_copies() {
     pinned = static_cast<char*>(made);
 }
 
-bool may_copy_across(int device, int home) {
-  return device == home || home < 0 || !pinned;
+bool may_copy_across(int one, int other) {
+  return one == other || one < 0 || other < 0 || !prepared;
 }
 
 Error submit_copies(const CopyItem* items, size_t count, Stream stream) {

@@ -15,10 +15,10 @@ namespace fairlead::device {
 // Allocates that page-locked memory, once in a process, before streams wait. Without it, the driver copies.
 void prepare_pageable_copies();
 
-// May a copy that runs on `device` have an end in memory of `home` (-1: of the host)? Without peer access,
-// which is the program's to enable, the driver carries the bytes of two devices through pageable memory. So
-// the answer is no for those once prepare_pageable_copies() was called.
-bool may_copy_across(int device, int home);
+// May one copy have its ends in memory of these devices, or of the host (-1)? No for two devices once
+// prepare_pageable_copies() was called: without peer access, which is the program's to enable, the driver
+// carries the bytes through pageable memory. Thread-safe.
+bool may_copy_across(int one, int other);
 
 // Of memory that the CPU may access, at both ends.
 void copy_by_cpu(const CopyItem& item);

@@ -115,6 +115,7 @@ Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shap
   copying_device_ = device_ >= 0 ? device_ : device::device_in_use();
   if (rts_.sender == node_.rank()) {
     from_ = {reinterpret_cast<char*>(source.base + source.offset) + first, shape};
+    if (!device::may_copy_across(rendezvous_.device, device_)) copying_device_ = rendezvous_.device;
     return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
   }
   if (!is_sound(source, shape, first, rts_.bytes)) return Reason::damaged;
@@ -124,10 +125,6 @@ Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shap
   }
   Reason reason =
       transport::reach(node_, rts_.sender, rendezvous_.device, &copying_device_, source, &mapped_);
-  if (reason == Reason::none && !device::may_copy_across(copying_device_, device_)) {
-    mapped_ = {};
-    reason = Reason::import_failed;
-  }
   if (reason != Reason::none) return reason;
   from_ = {static_cast<char*>(mapped_.address()) + first, shape};
   return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
@@ -138,8 +135,8 @@ bool RendezvousGet::kernels_reach_both() const {
   return device_ >= 0 && copying_device_ == device_ && same_device && packing::Move::possible(device_);
 }
 
-// Fetches a message of which at least one side has gaps.
-Error RendezvousGet::fetch_layout() {
+// Fetches a message of which at least one side has gaps, or that no copy may move in one step.
+Error RendezvousGet::fetch_in_steps() {
   Error error = Error::out_of_memory;
   if (from_.contiguous() && !kernels_reach_both()) {
     between_ = HostBuffer(rts_.bytes);
@@ -159,7 +156,8 @@ Error RendezvousGet::end_copy() {
 
 Error RendezvousGet::fetch() {
   step_ = Step::copying;
-  if (!from_.contiguous() || !to_.contiguous()) return fetch_layout();
+  if (!from_.contiguous() || !to_.contiguous() || !device::may_copy_across(copying_device_, device_))
+    return fetch_in_steps();
   bool to_host = device_ < 0;
   void* to = to_.address();
   const void* from = from_.address();

@@ -45,7 +45,7 @@ class RendezvousGet {
   device::Error claim(node::RendezvousState from);
   node::Reason find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first);
   device::Error fetch();
-  device::Error fetch_layout();
+  device::Error fetch_in_steps();
   bool kernels_reach_both() const;
   device::Error end_copy();
   device::Error cannot_copy();

@@ -205,20 +205,17 @@ int main(int argc, char** argv) {
   std::thread library(be_the_library), program(be_the_program);
   int hangs = 0;
   uint32_t last = 0;
-  long queries_before = 0;
   for (auto since = Clock::now(); !over; std::this_thread::sleep_for(1ms)) {
     if (ended != last || begun == ended) {
       last = ended;
       since = Clock::now();
-      queries_before = queries;
     } else if (Clock::now() - since > hung_after) {
+      const long queries_before = queries;
+      std::this_thread::sleep_for(20ms);
+      const char* state = !waits ? "is in" : queries != queries_before ? "polls for" : "is in a wait for";
       std::printf(
           "round %u, in which the program copies %zu bytes, hangs: the library %s '%s' of %zu bytes\n",
-          begun.load(), bytes_of_program.load(),
-          !waits                      ? "is in"
-          : queries == queries_before ? "is in a call that waits for"
-                                      : "polls for",
-          call.load(), bytes_of_call.load());
+          begun.load(), bytes_of_program.load(), state, call.load(), bytes_of_call.load());
       std::fflush(stdout);
       ++hangs;
       __atomic_store_n(word, begun, __ATOMIC_RELEASE);

@@ -2,19 +2,19 @@
 //
 // Ranks that use several GPUs each: messages from and into every device in turn arrive, whichever devices
 // reach each other (ctest `devices.*`), and a sender that leaves need not know which device will receive.
+// With TEST_THREADS=1 each case is tried once more on ranks with a stream communicator.
 
 #include <fairlead/device.h>
 
 #include <algorithm>
 #include <random>
 
-#include "harness.h"
+#include "enqueue.h"
 
 using namespace ranks;
 
 namespace {
 
-constexpr int tag = 61;
 constexpr size_t sizes[] = {8, 5000, 70000, (3 << 20) + 5};
 
 int devices() {
@@ -50,9 +50,7 @@ void receive(Memory& in, int peer, uint64_t key) {
   in.clear();
 }
 
-}  // namespace
-
-RANK_TEST(devices, M9_every_pair_of_devices, 2) {
+void exchange_between_every_pair() {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
   for (size_t bytes : sizes) {
@@ -72,7 +70,7 @@ RANK_TEST(devices, M9_every_pair_of_devices, 2) {
   }
 }
 
-RANK_TEST(devices, M9_host_memory_and_every_device, 2) {
+void exchange_with_host_memory() {
   // Which device fetches into host memory depends on the current one.
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
@@ -95,7 +93,7 @@ RANK_TEST(devices, M9_host_memory_and_every_device, 2) {
   }
 }
 
-RANK_TEST(devices, M9_many_messages_between_all_devices_at_once, 2) {
+void exchange_many_at_once() {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
   constexpr int messages = 96, rounds = 4;
@@ -122,9 +120,9 @@ RANK_TEST(devices, M9_many_messages_between_all_devices_at_once, 2) {
   }
 }
 
-RANK_TEST(devices, M6_a_sender_leaves_before_it_knows_the_receiving_device, 2) {
-  // The receiver has fetched from the sender's memory with one device; then the sender sits in a barrier while
-  // each of the others receives.
+void leave_before_the_receiving_device_is_known() {
+  // The receiver has fetched from the sender's memory with one device; then the sender sits in a barrier
+  // while each of the others receives.
   const int peer = partner();
   constexpr size_t bytes = 300000;  // beyond the eager limit
   for (int known = 0; known < devices(); ++known) {
@@ -142,7 +140,8 @@ RANK_TEST(devices, M6_a_sender_leaves_before_it_knows_the_receiving_device, 2) {
       for (int to = 0; to < devices(); ++to) {
         if (rank < peer) {
           requests.push_back(MPI_REQUEST_NULL);
-          MUST(MPI_Isend(mine[from], count_of(mine[from]), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests.back()));
+          MUST(MPI_Isend(mine[from], count_of(mine[from]), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                         &requests.back()));
         } else {
           receive(mine[to], peer, key_of(known, from));
         }
@@ -151,4 +150,32 @@ RANK_TEST(devices, M6_a_sender_leaves_before_it_knows_the_receiving_device, 2) {
     MUST(MPI_Barrier(MPI_COMM_WORLD));
     MUST(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
   }
+}
+
+}  // namespace
+
+RANK_TEST(devices, M9_every_pair_of_devices, 2) {
+  exchange_between_every_pair();
+}
+
+RANK_TEST(devices, M9_host_memory_and_every_device, 2) {
+  exchange_with_host_memory();
+}
+
+RANK_TEST(devices, M9_many_messages_between_all_devices_at_once, 2) {
+  exchange_many_at_once();
+}
+
+RANK_TEST(devices, M6_a_sender_leaves_before_it_knows_the_receiving_device, 2) {
+  leave_before_the_receiving_device_is_known();
+}
+
+// A rank with a stream communicator makes no copy between two of its devices, also when it is free again.
+RANK_TEST(devices, S4_ranks_whose_streams_may_wait, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const Stream stream;
+  exchange_between_every_pair();
+  exchange_with_host_memory();
+  exchange_many_at_once();
+  leave_before_the_receiving_device_is_known();
 }

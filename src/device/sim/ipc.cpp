@@ -4,7 +4,8 @@
 // exporter's file descriptor, which the importer opens through /proc. Virtual memory has no such name; the
 // exporter must send its descriptor. A page behind the block's bytes holds a seal. Freeing the block
 // invalidates the seal, so that a stale handle is refused even if the descriptor number, the process ID or
-// the address has been reused.
+// the address has been reused. Small allocations at one address have one object, as allocations at one place
+// of CUDA's blocks do: a handle is valid again when its memory is allocated and exported again.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -33,15 +34,17 @@ constexpr size_t poisoned_whole = size_t{128} << 10;
 constexpr uint64_t seal_magic = 0x6661697273696d31;  // "fairsim1"
 
 struct Seal {
-  uint64_t magic, nonce, size;
+  uint64_t magic, nonce, bytes;  // of the object, without the page of the seal
   bool operator==(const Seal&) const = default;
 };
 
 struct Handle {
   Seal seal;
-  int32_t pid, fd, device;  // fd: -1 if the exporter sends the descriptor
-  uint64_t offset, size;    // of the shared memory: one piece, or the whole block
+  int32_t pid, fd;  // fd: -1 if the exporter sends the descriptor
+  int64_t device;
+  uint64_t offset, size;  // of the shared memory: one piece, or the whole block
 };
+static_assert(std::has_unique_object_representations_v<Handle>);  // handles are compared
 static_assert(sizeof(Handle) <= sizeof(IpcHandle) && std::is_trivially_copyable_v<Handle>);
 
 size_t page_size() {
@@ -50,7 +53,7 @@ size_t page_size() {
 }
 
 Seal seal_of(const Block& block) {
-  return {seal_magic, block.nonce, block.size};
+  return {seal_magic, block.nonce, block.mapped};
 }
 
 bool write_seal(const Block& block, const Seal& seal) {
@@ -140,12 +143,13 @@ Error Memory::ipc_import(int device, const IpcHandle& handle, int file, void** b
     return fail(Error::invalid_value, "the handle was exported by this process itself");
   if ((offered.fd < 0) != (file >= 0))
     return fail(Error::invalid_value, "the handle goes %s a file descriptor", file < 0 ? "with" : "without");
-  if (!connected(device, offered.device))
+  const auto owner = static_cast<int>(offered.device);
+  if (!connected(device, owner))
     return fail(Error::peer_unavailable, "device %d cannot reach device %d, where the memory is", device,
-                offered.device);
+                owner);
 
   const std::string& fault = options().sim_ipc;
-  bool corrupt = fault == "corrupt" || (fault == "corrupt_peers" && offered.device != device);
+  bool corrupt = fault == "corrupt" || (fault == "corrupt_peers" && owner != device);
   auto pages = [](uint64_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); };
   auto block = std::make_shared<Block>();
   block->kind = MemoryKind::device;
@@ -164,7 +168,7 @@ Error Memory::ipc_import(int device, const IpcHandle& handle, int file, void** b
                 strerror(errno));
   struct stat status;
   Seal seal{};
-  uint64_t end = pages(offered.seal.size);
+  uint64_t end = offered.seal.bytes;
   if (block->fd < 0 || fstat(block->fd, &status) != 0 ||
       static_cast<uint64_t>(status.st_size) != end + page_size() ||
       pread(block->fd, &seal, sizeof seal, static_cast<off_t>(end)) != sizeof seal || seal != offered.seal ||

@@ -19,7 +19,7 @@ namespace {
 // Enough addresses for 64 devices of 16 GiB each; less if the address space of the process is limited.
 constexpr size_t region_wanted = size_t{1} << 40, region_least = size_t{1} << 30;
 
-constexpr size_t small_bytes = size_t{16} << 10;
+constexpr size_t small_bytes = size_t{16} << 10, small_kept = 64;
 constexpr unsigned char poison_of_new = 0xA5;
 
 size_t whole_pages(size_t bytes) {
@@ -34,6 +34,10 @@ bool forbid_access(uintptr_t start, size_t bytes) {
 
 bool is_pinned_allocation(const Block& block) {
   return block.kind == MemoryKind::pinned && !block.registered;
+}
+bool is_small(const Block& block) {
+  return block.kind == MemoryKind::device && !block.imported && block.origin == Origin::plain &&
+         block.mapped <= small_bytes;
 }
 bool is_device_allocation(const Block& block) {
   return block.kind != MemoryKind::pinned && !block.imported;
@@ -97,13 +101,24 @@ Error Memory::reserve_region() {
               strerror(errno));
 }
 
-// As with CUDA, mappings of a small allocation in other processes show what is allocated at its address
-// later.
 void Memory::share_small(const BlockRef& block) {
   const BlockRef& first = small_.try_emplace(block->base, block).first->second;
-  if (first == block || first->mapped != block->mapped || first->device != block->device) return;
+  if (first == block) return;
   block->share(first);
   poison(*block, poison_of_new);
+}
+
+// Memory of another kind or length takes the place of small blocks. Those that nobody shares any more are
+// dropped when they are many, since each keeps a descriptor open.
+void Memory::drop_small(const BlockRef& block) {
+  const bool many = small_.size() > small_kept;
+  std::erase_if(small_, [&](const auto& entry) {
+    const auto& [base, first] = entry;
+    const bool overlaps = base < block->base + block->mapped && block->base < base + first->mapped;
+    const bool shares = is_small(*block) && base == block->base && first->mapped == block->mapped &&
+                        first->device == block->device;
+    return (overlaps && !shares) || (many && !shares && first.use_count() == 1);
+  });
 }
 
 // Assigns the block an address of the region and registers it.
@@ -123,9 +138,8 @@ Error Memory::place(const BlockRef& block, void** address) {
   }
   block->base = base;
   block->id = last_id_.fetch_add(block->pieces()) + 1;
-  if (block->kind == MemoryKind::device && !block->imported && block->origin == Origin::plain &&
-      block->mapped <= small_bytes)
-    share_small(block);
+  if (blocks_of_small_) drop_small(block);
+  if (blocks_of_small_ && is_small(*block)) share_small(block);
   if (block->imported) imported_.insert({block->nonce, block->offset, block->device});
   if (block->fd >= 0 && (block->imported || host_accessible)) {
     close(block->fd);

@@ -37,7 +37,7 @@ uint64_t node_hash() {
 
 }  // namespace
 
-Simulator::Simulator() : memory_(options().sim_memory, options().sim_pinned) {
+Simulator::Simulator(bool blocks) : memory_(options().sim_memory, options().sim_pinned, blocks) {
   pthread_atfork(nullptr, nullptr, [] { forked_after_use_ = used_.load(); });
 }
 
@@ -193,8 +193,8 @@ const char* last_error_text() {
 
 }  // namespace sim
 
-Runtime* make_sim() {
-  return new sim::Simulator;
+Runtime* make_sim(bool blocks) {
+  return new sim::Simulator(blocks);
 }
 
 }  // namespace fairlead::device

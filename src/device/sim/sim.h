@@ -52,7 +52,7 @@ struct Arguments {
 
 class Simulator final : public Runtime {
  public:
-  Simulator();
+  explicit Simulator(bool blocks);
 
   const char* name() const override { return "sim"; }
   const char* error_text() const override { return last_error_text(); }

@@ -33,7 +33,7 @@ bool over_sim() {
 Runtime* backend() {
   static Runtime* const made = []() -> Runtime* {
     const char* why_not = "";
-    Runtime* runtime = over_sim() ? fairlead::device::make_sim() : fairlead::device::make_cuda(&why_not);
+    Runtime* runtime = over_sim() ? fairlead::device::make_sim(false) : fairlead::device::make_cuda(&why_not);
     int count = 0;
     if (!runtime || runtime->initialize() != Error::none || runtime->device_count(&count) != Error::none ||
         !count)
