@@ -9,10 +9,11 @@
 //
 // Import: a mapping belongs to the device for which it was created, because drivers map memory into one
 // context. Its key is (owner, base, device), and it is valid for one (size, id); a new id first invalidates
-// the old mappings, unless the handles say that they show the new memory, too. The registry never closes a mapping in use. It forgets unused mappings, least recently
-// used first, when there are more than FAIRLEAD_IPC_CACHE, and when their owner reports that the memory is
-// gone. It closes a forgotten mapping when its device is idle, because the driver's close call waits for
-// that, and the program's kernels may in turn wait for this process.
+// the old mappings, unless the handles say that they show the new memory, too. The registry never closes a
+// mapping in use. It forgets unused mappings, least recently used first, when there are more than
+// FAIRLEAD_IPC_CACHE, and when their owner reports that the memory is gone. It closes a forgotten mapping
+// when its device is idle, because the driver's close call waits for that, and the program's kernels may in
+// turn wait for this process.
 //
 // Memory that is shared by file descriptor (virtual memory) is mapped once for each descriptor that its owner
 // sends. An open descriptor keeps the memory alive, so the registry closes each one as early as possible.

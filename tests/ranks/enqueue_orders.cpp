@@ -11,7 +11,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "enqueue.h"
 
@@ -21,6 +23,45 @@ namespace {
 
 // Above what is staged through host memory, so that messages can start before their streams come to them.
 constexpr size_t bytes = 40000;
+
+// A copy to the host behind a receive may hold up others on the GPU. One of pageable memory waits in the
+// driver, too, with locks that other copies of such memory and calls that make memory need; the first
+// messages of an allocation are staged through such memory. MPICH's own test of enqueue does this, too.
+void copy_to_the_host_behind_messages(Place copy_to, int streams) {
+  const int peer = partner();
+  std::vector<std::unique_ptr<Stream>> all(static_cast<size_t>(streams));
+  for (auto& stream : all) stream = std::make_unique<Stream>();
+  if (peer == MPI_PROC_NULL) return;
+  struct Buffers {
+    Memory sent, received, also_received, copied;
+  };
+  for (const Place from : {Place::device, Place::host})
+    for (const Place to : {Place::device, Place::host})
+      for (const size_t length : {size_t{64}, bytes, size_t{4000000}}) {
+        std::vector<Buffers> buffers;
+        for (int i = 0; i < streams; ++i) {
+          buffers.push_back({{from, length}, {to, length}, {Place::device, length}, {copy_to, length}});
+          buffers.back().sent.fill(key_of(rank, length, i));
+        }
+        for (int i = 0; i < streams; ++i) {
+          auto& [sent, received, also_received, copied] = buffers[i];
+          MPI_Comm comm = all[i]->comm();
+          MPI_Request requests[3];
+          MUST(MPIX_Irecv_enqueue(received, count(received), MPI_BYTE, peer, tag, comm, &requests[0]));
+          MUST(MPIX_Irecv_enqueue(also_received, count(also_received), MPI_BYTE, peer, tag, comm,
+                                  &requests[1]));
+          MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, comm, &requests[2]));
+          MUST(MPIX_Send_enqueue(sent, count(sent), MPI_BYTE, peer, tag, comm));
+          MUST(MPIX_Waitall_enqueue(3, requests, MPI_STATUSES_IGNORE));
+          all[i]->copy(copied, also_received);
+        }
+        for (int i = 0; i < streams; ++i) {
+          all[i]->synchronize();
+          EXPECT_HOLDS(buffers[i].received, key_of(peer, length, i), length);
+          EXPECT_HOLDS(buffers[i].copied, key_of(peer, length, i), length);
+        }
+      }
+}
 
 // So that no message is one of the first from an allocation.
 void exchange_some(Stream& stream, const Memory& sent, const Memory& received, int peer) {
@@ -120,32 +161,20 @@ RANK_TEST(enqueue, S4_kernels_are_loaded_before_streams_wait, 1) {
   EXPECT(set && std::string(set) == "EAGER", "the variable is '%s'", set ? set : "");
 }
 
-// The copy waits in the driver until the message has come, with locks that other copies of pageable memory
-// and calls that make memory need. The first messages of an allocation are staged through such memory.
-// MPICH's own test of enqueue does this, too.
 RANK_TEST(enqueue, S4_a_copy_to_pageable_memory_waits_for_a_message, 2) {
   if (const char* reason = why_not()) return skip(reason);
-  const int peer = partner();
-  Stream stream;
-  if (peer == MPI_PROC_NULL) return;
-  for (const Place from : {Place::device, Place::host})
-    for (const Place to : {Place::device, Place::host})
-      for (const size_t length : {size_t{64}, bytes, size_t{4000000}}) {
-        Memory sent(from, length), received(to, length), also_received(Place::device, length),
-            copied(Place::host, length);
-        sent.fill(key_of(rank, length));
-        MPI_Request requests[3];
-        MUST(MPIX_Irecv_enqueue(received, count(received), MPI_BYTE, peer, tag, stream.comm(), &requests[0]));
-        MUST(MPIX_Irecv_enqueue(also_received, count(also_received), MPI_BYTE, peer, tag, stream.comm(),
-                                &requests[1]));
-        MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &requests[2]));
-        MUST(MPIX_Send_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm()));
-        MUST(MPIX_Waitall_enqueue(3, requests, MPI_STATUSES_IGNORE));
-        stream.copy(copied, also_received);
-        stream.synchronize();
-        EXPECT_HOLDS(received, key_of(peer, length), length);
-        EXPECT_HOLDS(copied, key_of(peer, length), length);
-      }
+  copy_to_the_host_behind_messages(Place::host, 1);
+}
+
+RANK_TEST(enqueue, S4_a_copy_to_page_locked_memory_waits_for_a_message, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  copy_to_the_host_behind_messages(Place::pinned, 1);
+}
+
+RANK_TEST(enqueue, S4_copies_to_the_host_on_several_streams_wait_for_messages, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  copy_to_the_host_behind_messages(Place::host, 4);
+  copy_to_the_host_behind_messages(Place::pinned, 4);
 }
 
 // What the library found out about page-locked memory must not outlive it.

@@ -101,24 +101,26 @@ Error Memory::reserve_region() {
               strerror(errno));
 }
 
+// Gives a small block the object of the first one at its address, and forgets small blocks whose place it
+// takes with another length. Those that nobody shares any more are forgotten when they are many, since each
+// keeps a descriptor open.
 void Memory::share_small(const BlockRef& block) {
-  const BlockRef& first = small_.try_emplace(block->base, block).first->second;
-  if (first == block) return;
-  block->share(first);
-  poison(*block, poison_of_new);
-}
-
-// Memory of another kind or length takes the place of small blocks. Those that nobody shares any more are
-// dropped when they are many, since each keeps a descriptor open.
-void Memory::drop_small(const BlockRef& block) {
   const bool many = small_.size() > small_kept;
+  BlockRef shared;
   std::erase_if(small_, [&](const auto& entry) {
     const auto& [base, first] = entry;
+    const bool same = is_small(*block) && base == block->base && first->mapped == block->mapped &&
+                      first->device == block->device;
+    if (same) shared = first;
     const bool overlaps = base < block->base + block->mapped && block->base < base + first->mapped;
-    const bool shares = is_small(*block) && base == block->base && first->mapped == block->mapped &&
-                        first->device == block->device;
-    return (overlaps && !shares) || (many && !shares && first.use_count() == 1);
+    return !same && (overlaps || (many && first.use_count() == 1));
   });
+  if (shared) {
+    block->share(shared);
+    poison(*block, poison_of_new);
+  } else if (is_small(*block)) {
+    small_[block->base] = block;
+  }
 }
 
 // Assigns the block an address of the region and registers it.
@@ -138,8 +140,7 @@ Error Memory::place(const BlockRef& block, void** address) {
   }
   block->base = base;
   block->id = last_id_.fetch_add(block->pieces()) + 1;
-  if (blocks_of_small_) drop_small(block);
-  if (blocks_of_small_ && is_small(*block)) share_small(block);
+  if (shares_small_) share_small(block);
   if (block->imported) imported_.insert({block->nonce, block->offset, block->device});
   if (block->fd >= 0 && (block->imported || host_accessible)) {
     close(block->fd);

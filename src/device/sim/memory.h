@@ -76,7 +76,7 @@ class Memory {
   // `blocks`: small allocations that follow each other at one address share an object, so that mappings in
   // other processes show the later one, as with CUDA.
   Memory(uint64_t bytes_per_device, uint64_t pinned_bytes, bool blocks)
-      : capacity_(bytes_per_device), pinned_capacity_(pinned_bytes), blocks_of_small_(blocks) {}
+      : capacity_(bytes_per_device), pinned_capacity_(pinned_bytes), shares_small_(blocks) {}
 
   // Returns null for an address that the simulated driver does not know. For ordinary host memory that takes
   // two comparisons and no lock.
@@ -104,10 +104,9 @@ class Memory {
   BlockRef take_out(void* address, Wanted wanted);
   void release(const BlockRef& block);
   void share_small(const BlockRef& block);
-  void drop_small(const BlockRef& block);
 
   const uint64_t capacity_, pinned_capacity_;
-  const bool blocks_of_small_;
+  const bool shares_small_;
   std::atomic<uint64_t> used_[max_devices] = {}, pinned_used_{0};
   std::atomic<uint64_t> last_id_{0};
 
@@ -118,8 +117,7 @@ class Memory {
   mutable std::shared_mutex mutex_;  // guards the members below
   std::unique_ptr<Addresses> addresses_;
   std::map<uintptr_t, BlockRef> blocks_;
-  std::map<uintptr_t, BlockRef>
-      small_;  // the first small blocks at their addresses, whose objects others share
+  std::map<uintptr_t, BlockRef> small_;  // the first small block at each address, whose object others share
   std::set<std::tuple<uint64_t, uint64_t, int>> imported_;  // nonces, offsets, devices
 };
 
