@@ -10,9 +10,12 @@
 #include <atomic>
 
 #include "base/options.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
+
+std::atomic<int> device_of_progress = -1, device_of_memory = -1;
 
 struct Range {
   uintptr_t begin = 0, end = 0;
@@ -89,15 +92,24 @@ Allocation classify(const void* address) {
   if (gpu && gpu->in_use()) gpu->query(address, &allocation);
   if (allocation.kind == MemoryKind::managed && options().managed == "device")
     allocation.kind = MemoryKind::device;
+  if (allocation.kind == MemoryKind::device)
+    device_of_memory.store(allocation.device, std::memory_order_relaxed);
   return allocation;
+}
+
+void set_device_of_progress(int device) {
+  device_of_progress = device;
 }
 
 int device_in_use() {
   Runtime* gpu = runtime();
   int count = 0, current = -1;
   if (!gpu || !gpu->in_use()) return -1;
-  if (gpu->current_device(&current) == Error::none && current >= 0 && gpu->has_context(current))
-    return current;
+  if (WaitingCalls::in_thread_of_library)
+    current = device_of_progress >= 0 ? device_of_progress : device_of_memory;
+  else if (gpu->current_device(&current) != Error::none)
+    current = -1;
+  if (current >= 0 && gpu->has_context(current)) return current;
   if (gpu->device_count(&count) != Error::none) return -1;
   for (int device = 0; device < count; ++device)
     if (gpu->has_context(device)) return device;

@@ -71,7 +71,10 @@ inline int device_at(const void* address) {
   return allocation.kind == MemoryKind::device ? allocation.device : -1;
 }
 
-// Returns a device that this process already uses, for copies between host memory and a peer; -1 if none.
+// Returns a device that this process already uses, for copies between host memory and a peer; -1 if none. In
+// threads of the program it is the current one. Threads of the library have none of their own, and drivers
+// say 0: for them it is that of set_device_of_progress(), else that of the memory that was classified last.
 int device_in_use();
+void set_device_of_progress(int device);
 
 }  // namespace fairlead::device
