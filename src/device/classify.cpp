@@ -105,8 +105,10 @@ int device_in_use() {
   Runtime* gpu = runtime();
   int count = 0, current = -1;
   if (!gpu || !gpu->in_use()) return -1;
-  if (WaitingCalls::in_thread_of_library)
-    current = device_of_progress >= 0 ? device_of_progress : device_of_memory;
+  if (device_of_progress >= 0)
+    current = device_of_progress;
+  else if (WaitingCalls::in_thread_of_library)
+    current = device_of_memory;
   else if (gpu->current_device(&current) != Error::none)
     current = -1;
   if (current >= 0 && gpu->has_context(current)) return current;

@@ -71,10 +71,11 @@ inline int device_at(const void* address) {
   return allocation.kind == MemoryKind::device ? allocation.device : -1;
 }
 
-// Returns a device that this process already uses, for copies between host memory and a peer; -1 if none. In
-// threads of the program it is the current one. Threads of the library have none of their own, and drivers
-// say 0: for them it is that of set_device_of_progress(), else that of the memory that was classified last.
+// Returns a device that this process already uses, for copies between host memory and a peer; -1 if none: that
+// of set_device_of_progress(), else the current one in threads of the program, and in those of the library,
+// for which drivers say 0, that of the memory that was classified last.
 int device_in_use();
+// The device must have copy streams: while streams wait, none can be made for another.
 void set_device_of_progress(int device);
 
 }  // namespace fairlead::device

@@ -355,10 +355,12 @@ Error Copy::leave() {
   return outcome;
 }
 
-void prepare_copies(int device) {
+bool prepare_copies(int device) {
   std::lock_guard lock(mutex);
-  streams_of(device).prepare();
+  CopyStreams& streams = streams_of(device);
+  streams.prepare();
   prepare_pageable_copies();
+  return !streams.streams.empty();
 }
 
 void start_enqueued() {

@@ -62,8 +62,8 @@ class Copy {
 };
 
 // Makes the streams and some events for the copies of a device, which cannot be made later while streams of
-// the program wait (waiting_calls.h): copies do with those that exist then.
-void prepare_copies(int device);
+// the program wait (waiting_calls.h): copies do with those that exist then. False if the device has none.
+bool prepare_copies(int device);
 
 // Starts the enqueued copies, unless enough launches are in flight that a larger batch can form first.
 void start_enqueued();

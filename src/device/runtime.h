@@ -278,9 +278,9 @@ class Runtime {
   // memory) is shared by a file descriptor, which the importer needs in addition to the handle. The caller
   // closes `*file`; it is -1 if the handle is sufficient.
   virtual Error ipc_export(const void* base, IpcHandle* handle, int* file) = 0;
-  // Returns whether equal handles denote the same memory, even after it was freed and allocated again, and
-  // handles that differ only in one of their 64-bit words, each in the length of its own allocation, two
-  // allocations that began at the same place of one block (CUDA, seen with driver 580).
+  // Returns whether handles tell which memory they denote. Equal handles then denote the same memory, even
+  // after it was freed and allocated again. Handles that differ in one 64-bit word only, which is the length
+  // of each allocation, denote allocations that began at the same place of one block (seen with driver 580).
   virtual bool ipc_handles_tell_memory() const { return true; }
   // `file` is a descriptor of the same file, or -1; the caller keeps ownership. The mapping is valid for work
   // on `device`; another device needs an import of its own.

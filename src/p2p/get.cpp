@@ -115,7 +115,9 @@ Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shap
   copying_device_ = device_ >= 0 ? device_ : device::device_in_use();
   if (rts_.sender == node_.rank()) {
     from_ = {reinterpret_cast<char*>(source.base + source.offset) + first, shape};
-    if (!device::may_copy_across(rendezvous_.device, device_)) copying_device_ = rendezvous_.device;
+    const bool direct =
+        device_ >= 0 && to_.contiguous() && device::may_copy_across(rendezvous_.device, device_);
+    copying_device_ = direct ? device_ : rendezvous_.device;
     return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
   }
   if (!is_sound(source, shape, first, rts_.bytes)) return Reason::damaged;
@@ -188,6 +190,8 @@ Error RendezvousGet::refused(Reason reason) {
            node_.world_rank(rts_.sender), to_string(reason),
            reason == Reason::copy_failed ? device::runtime()->error_text() : "");
   mapped_ = {};
+  between_ = {};
+  pinned_ = {};
   step_ = Step::refused;
   return Error::not_ready;
 }

@@ -170,7 +170,7 @@ RANK_TEST(devices, M6_a_sender_leaves_before_it_knows_the_receiving_device, 2) {
   leave_before_the_receiving_device_is_known();
 }
 
-// A rank with a stream communicator makes no copy between two of its devices, also when it is free again.
+// A rank that has had a stream communicator makes no copy between two of its devices, and loses no message.
 RANK_TEST(devices, S4_ranks_whose_streams_may_wait, 2) {
   if (const char* reason = why_not()) return skip(reason);
   const Stream stream;

@@ -173,7 +173,7 @@ RANK_TEST(enqueue, S4_a_copy_to_page_locked_memory_waits_for_a_message, 2) {
 
 RANK_TEST(enqueue, S4_copies_to_the_host_on_several_streams_wait_for_messages, 2) {
   if (const char* reason = why_not()) return skip(reason);
-  constexpr int streams = 3;  // as many as may wait by default (docs/streams.md, "Limits")
+  constexpr int streams = 3;  // as many as may wait on AMD GPUs by default (GPU_MAX_HW_QUEUES)
   copy_to_the_host_behind_messages(Place::host, streams);
   copy_to_the_host_behind_messages(Place::pinned, streams);
 }

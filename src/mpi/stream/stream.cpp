@@ -73,8 +73,7 @@ void give_back(uint32_t* word) {
 // While streams wait, progress can make no streams, events and memory (device/waiting_calls.h), so what it
 // needs is made before. More than this only makes it faster.
 void prepare_progress(int device) {
-  device::set_device_of_progress(device);
-  device::prepare_copies(device);
+  if (device::prepare_copies(device)) device::set_device_of_progress(device);
   (void)device::Slot::take();
   (void)device::pool_slab(device);
   if (node::Node* node = engine().node(); node && options().ipc) {
