@@ -13,7 +13,6 @@
 
 #include "base/options.h"
 #include "device/submit_copies.h"
-#include "device/waiting_calls.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
 #include "observe/trace.h"
@@ -76,11 +75,11 @@ struct CopyStreams {
 
   void prepare();
   Error add_stream();
-  Error take_copy_stream(CopyStream** taken);
-  void mark_end(CopyStream& lane);
+  Error take_copy_stream(const Submission& submission, Way way, CopyStream** taken);
+  void mark_end(const Submission& submission, CopyStream& lane);
   Launch* make_launch(CopyStream* lane, size_t users, Error state);
-  Error launch(const CopyItem* items, size_t count, Launch** launched, uint32_t* word = nullptr,
-               uint32_t value = 0);
+  Error launch(const Submission& submission, Way way, const CopyItem* items, size_t count, Launch** launched,
+               uint32_t* word = nullptr, uint32_t value = 0);
   void end_first(CopyStream& lane, Error state);
   void ask(CopyStream& lane);
   Error poll(Launch& launch);
@@ -120,21 +119,22 @@ void CopyStreams::prepare() {
   }
 }
 
-// Returns an idle stream, else a new stream if one can be made now and the limit permits it, else the next
-// busy stream in turn.
-Error CopyStreams::take_copy_stream(CopyStream** taken) {
+// While streams wait, returns the stream of the direction (submit_copies.h). Otherwise an idle stream, else a
+// new stream if the limit permits it, else the next busy stream in turn.
+Error CopyStreams::take_copy_stream(const Submission& submission, Way way, CopyStream** taken) {
+  if (submission.streams_wait() && !streams.empty()) {
+    *taken = streams[static_cast<size_t>(way.direction) % streams.size()].get();
+    return Error::none;
+  }
   for (auto& lane : streams) {
     if (!lane->running.empty()) continue;
     *taken = lane.get();
     return Error::none;
   }
   if (streams.size() < copy_streams_allowed()) {
-    const WaitingCalls::Permission permission;
-    if (permission.may_make() || streams.empty()) {
-      if (Error error = add_stream(); error != Error::none) return error;
-      *taken = streams.back().get();
-      return Error::none;
-    }
+    if (Error error = add_stream(); error != Error::none) return error;
+    *taken = streams.back().get();
+    return Error::none;
   }
   *taken = streams[turn++ % streams.size()].get();
   return Error::none;
@@ -143,14 +143,13 @@ Error CopyStreams::take_copy_stream(CopyStream** taken) {
 // Records an event behind the last launch of this stream, because another launch follows and the stream's
 // state no longer shows when that launch completes. If no event is available, the launch is still detected as
 // complete, but only when the stream is idle.
-void CopyStreams::mark_end(CopyStream& lane) {
+void CopyStreams::mark_end(const Submission& submission, CopyStream& lane) {
   if (lane.running.empty() || lane.running.back()->event) return;
   Event event = nullptr;
   if (!idle_events.empty()) {
     event = idle_events.back();
     idle_events.pop_back();
-  } else if (const WaitingCalls::Permission permission;
-             !permission.may_make() || runtime()->create_event(device, &event) != Error::none) {
+  } else if (!submission.may_make() || runtime()->create_event(device, &event) != Error::none) {
     return;
   }
   if (runtime()->record_event(event, lane.stream) == Error::none)
@@ -167,13 +166,13 @@ Launch* CopyStreams::make_launch(CopyStream* lane, size_t users, Error state) {
   return launch;
 }
 
-Error CopyStreams::launch(const CopyItem* items, size_t count, Launch** launched, uint32_t* word,
-                          uint32_t value) {
+Error CopyStreams::launch(const Submission& submission, Way way, const CopyItem* items, size_t count,
+                          Launch** launched, uint32_t* word, uint32_t value) {
   CopyStream* lane = nullptr;
-  if (Error error = take_copy_stream(&lane); error != Error::none) return error;
-  mark_end(*lane);
+  if (Error error = take_copy_stream(submission, way, &lane); error != Error::none) return error;
+  mark_end(submission, *lane);
   const uint64_t since = observe::tracing() ? observe::now() : 0;
-  Error error = submit_copies(items, count, lane->stream);
+  Error error = submission.submit(items, count, way, lane->stream);
   if (error == Error::none && word) error = runtime()->write_word(lane->stream, word, value);
   if (error != Error::none) {
     // Part of it may be running, and no other code waits for that.
@@ -230,14 +229,16 @@ void CopyStreams::start_queue(bool all) {
   while (done < queue.size() && (all || running < launches_in_flight)) {
     CopyItem items[copies_per_launch];
     size_t count = 0, bytes = 0;
+    const Submission submission;
+    const Way way = submission.way_of(queue[done]->item_);
     while (done + count < queue.size() && count < copies_per_launch) {
       const CopyItem& item = queue[done + count]->item_;
-      if (count > 0 && bytes + item.bytes > bytes_per_launch) break;
+      if (count > 0 && (bytes + item.bytes > bytes_per_launch || submission.way_of(item) != way)) break;
       items[count++] = item;
       bytes += item.bytes;
     }
     Launch* launched = nullptr;
-    Error error = launch(items, count, &launched);
+    Error error = launch(submission, way, items, count, &launched);
     if (error != Error::none) launched = make_launch(nullptr, count, error);  // poll() reports the error
     for (size_t i = 0; i < count; ++i) queue[done + i]->launch_ = launched;
     done += count;
@@ -282,7 +283,9 @@ Error Copy::launch() {
   Error error = Error::failed;
   while (error != Error::none && attempts_ < attempts_allowed) {
     ++attempts_;
-    error = streams_of(device_).launch(&item_, 1, &launch_, word_, value_);
+    const Submission submission;
+    error =
+        streams_of(device_).launch(submission, submission.way_of(item_), &item_, 1, &launch_, word_, value_);
   }
   active_ = error == Error::none;
   return error;

@@ -244,8 +244,8 @@ class Runtime {
   // the program, unless the user has chosen. Such a launch waits for all streams, and the work of others that
   // is submitted later waits for it, so it must not be behind a wait for a word.
   virtual const char* setting_of_early_kernels() { return nullptr; }
-  // Stores `value` once all work submitted before has completed, but not while a failure of that work is to be
-  // reported. Who sees the value, sees what that work wrote.
+  // Stores `value` once all work submitted before has completed, but not while a failure of that work is to
+  // be reported. Who sees the value, sees what that work wrote.
   virtual Error write_word(Stream stream, uint32_t* address, uint32_t value) = 0;
   // Delays work submitted later until int32_t(*address - value) >= 0, and shows it what was written before
   // the word. CUDA holds no multiprocessor meanwhile; ROCm holds one wavefront.
@@ -316,6 +316,7 @@ void prepare_drivers();
 // Constructors of the providers; each returns null and the reason if its library cannot be opened.
 Runtime* make_cuda(const char** why_not);
 Runtime* make_hip(const char** why_not);
-Runtime* make_sim(bool blocks = true);  // `blocks`: small allocations share objects, as with CUDA
+// `as_cuda`: small allocations share objects, and copies the queues of the hardware.
+Runtime* make_sim(bool as_cuda = true);
 
 }  // namespace fairlead::device

@@ -6,11 +6,9 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "device/classify.h"
-#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -31,21 +29,17 @@ std::array<Range, 16> known;
 size_t found = 0;
 unsigned period = 0;
 
-bool is_pageable(const void* address) {
-  if (certainly_host(address)) return true;
+MemoryKind kind_of(const void* address) {
+  if (certainly_host(address)) return MemoryKind::host;
   const auto at = reinterpret_cast<uintptr_t>(address);
   for (const Range& range : known)
-    if (at - range.base < range.bytes) return false;
+    if (at - range.base < range.bytes) return MemoryKind::device;
   const Allocation memory = classify(address);
   if (memory.kind == MemoryKind::device) known[found++ % known.size()] = {memory.base, memory.size};
-  return memory.kind == MemoryKind::host;
+  return memory.kind;
 }
 
-bool is_pageable_copy(const CopyItem& item) {
-  return is_pageable(item.to) || is_pageable(item.from);
-}
-
-Error submit(const CopyItem& item, Stream stream) {
+Error submit_one(const CopyItem& item, Stream stream) {
   const auto& [to, from, bytes, rows, to_pitch, from_pitch] = item;
   if (rows == 1) return runtime()->copy(to, from, bytes, stream);
   return runtime()->copy_2d(to, to_pitch, from, from_pitch, bytes, rows, stream);
@@ -69,8 +63,7 @@ Error by_parts(const CopyItem& item, Step step) {
   return Error::none;
 }
 
-Error copy_by_pinned(const CopyItem& item, Stream stream) {
-  const bool to_host = is_pageable(item.to);
+Error copy_by_pinned(const CopyItem& item, bool to_host, Stream stream) {
   CopyItem arriving{nullptr, nullptr, 0, 0};  // the device copies it into page-locked memory
   unsigned turn = 0;
   Error error = by_parts(item, [&](const CopyItem& part) {
@@ -79,7 +72,7 @@ Error copy_by_pinned(const CopyItem& item, Stream stream) {
     const CopyItem out{part.to, between, part.bytes, part.rows, part.to_pitch, part.bytes};
     if (!to_host) copy_by_cpu(in);
     Error step = wait_by_queries(stream);
-    if (step == Error::none) step = submit(to_host ? in : out, stream);
+    if (step == Error::none) step = submit_one(to_host ? in : out, stream);
     if (step == Error::none && to_host) copy_by_cpu(std::exchange(arriving, out));
     return step;
   });
@@ -115,15 +108,27 @@ bool may_copy_across(int one, int other) {
   return one == other || one < 0 || other < 0 || !prepared;
 }
 
-Error submit_copies(const CopyItem* items, size_t count, Stream stream) {
-  std::optional<WaitingCalls::Permission> permission(std::in_place);
-  if (std::exchange(period, permission->period()) != permission->period()) known = {};
-  if (!permission->may_copy_pageable()) permission.reset();
-  if (permission || !pinned || std::none_of(items, items + count, is_pageable_copy))
-    return count > 1 ? runtime()->copy_batch(items, count, stream) : submit(*items, stream);
+Submission::Submission() : nothing_waits_(std::in_place) {
+  may_make_ = nothing_waits_->may_make();
+  if (std::exchange(period, nothing_waits_->period()) != nothing_waits_->period()) known = {};
+  if (!nothing_waits_->may_copy_pageable()) nothing_waits_.reset();
+}
+
+Way Submission::way_of(const CopyItem& item) const {
+  if (!streams_wait()) return {};
+  const MemoryKind to = kind_of(item.to), from = kind_of(item.from);
+  return {to != MemoryKind::device     ? Way::Direction::out
+          : from != MemoryKind::device ? Way::Direction::in
+                                       : Way::Direction::among_devices,
+          pinned && (to == MemoryKind::host || from == MemoryKind::host)};
+}
+
+Error Submission::submit(const CopyItem* items, size_t count, Way way, Stream stream) const {
+  if (!way.by_cpu)
+    return count > 1 ? runtime()->copy_batch(items, count, stream) : submit_one(*items, stream);
   Error error = Error::none;
   for (size_t i = 0; i < count && error == Error::none; ++i)
-    error = is_pageable_copy(items[i]) ? copy_by_pinned(items[i], stream) : submit(items[i], stream);
+    error = copy_by_pinned(items[i], way.direction == Way::Direction::out, stream);
   return error;
 }
 

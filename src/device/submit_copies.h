@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Submits copies to a stream of the library's. Copies of pageable host memory are the driver's as a rule. It
-// takes locks for them, however, which a thread of the program's may hold until a stream has passed an
-// operation: in a copy of the same kind, or in the first launch of a kernel (docs/design/streams.md, "What
-// drivers do"). While streams wait for this process, the CPU therefore carries the bytes to or from
-// page-locked memory. Not thread-safe: the caller serialises all calls.
+// Submits copies to streams of the library's. While streams of the program wait for this process, none may
+// wait for the program's copies behind them (docs/design/streams.md, "What drivers do"):
+// - For a copy of pageable host memory the driver takes locks, which a thread of the program's may hold until
+//   its stream has passed an operation: in a copy of the same kind, or in the first launch of a kernel. The
+//   CPU carries the bytes to or from page-locked memory instead.
+// - The driver has few queues of the hardware for each direction. One stream should carry all copies of a
+//   direction, so that the program's streams find the others free.
+// Not thread-safe: the caller serialises all calls.
 
 #pragma once
 
+#include <optional>
+
 #include "device/runtime.h"
+#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 
@@ -27,7 +33,28 @@ void copy_by_cpu(const CopyItem& item);
 // thread's (docs/design/streams.md, "What drivers do").
 Error wait_by_queries(Stream stream);
 
-// In a batch, no item has several rows. Waits for those that the CPU takes part in.
-Error submit_copies(const CopyItem* items, size_t count, Stream stream);
+// What tells copies apart while streams wait.
+struct Way {
+  enum class Direction : uint8_t { among_devices, in, out } direction = Direction::among_devices;
+  bool by_cpu = false;
+  bool operator==(const Way&) const = default;
+};
+
+// One call of the driver. Unless streams wait, none begins to as long as this exists.
+class Submission {
+ public:
+  Submission();
+  bool streams_wait() const { return !nothing_waits_; }
+  bool may_make() const { return may_make_; }  // as WaitingCalls::Permission::may_make()
+  // The same for all copies unless streams wait.
+  Way way_of(const CopyItem& item) const;
+  // In a batch, all items go the same way, and none has several rows. Waits for those that the CPU takes part
+  // in.
+  Error submit(const CopyItem* items, size_t count, Way way, Stream stream) const;
+
+ private:
+  std::optional<WaitingCalls::Permission> nothing_waits_;
+  bool may_make_ = false;
+};
 
 }  // namespace fairlead::device

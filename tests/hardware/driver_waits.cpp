@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Does a thread of the library go on while one of the program is in a copy of pageable memory that waits for
-// a word (docs/design/streams.md, "What drivers do")? The program's thread enqueues a wait and such a copy,
-// again and again; the library's copies, polls, and then writes the word, as progress does. A round that
-// takes seconds has hung: one of the library's calls waits in the driver for the program's, or one of its
-// copies on the GPU. Prints which, and fails.
+// Does a thread of the library go on while a copy of the program's waits for a word (docs/design/streams.md,
+// "What drivers do")? The program's thread enqueues a wait and a copy, again and again; the library's copies,
+// polls, and then writes the word, as progress does. A round that takes seconds has hung: one of the
+// library's calls waits in the driver for the program's, or one of its copies on the GPU. Prints which, and
+// fails.
 //
 //   driver_waits [option...]
 //
 //   --seconds N      (default 10)
 //   --streams N      of the library's thread, which uses them at random (default 4)
+//   --by-kind        each kind of its copies has a stream of its own
 //   --urgent         they are of the highest priority
 //   --late           the library's thread begins its copies 2 ms after the program's, not at the same time
 //   --synchronize    it waits for its copies by synchronize_stream(), which it must not
 //   --kinds LETTERS  of its copies, of: g get from a peer, p put to it, d inside a device, i in from
-//                    page-locked memory, o out to it (default: all)
-//   --query          the program's thread waits for its stream by queries
+//                    page-locked memory, o out to it, j and q as i and o, but by a kernel (default: all)
+//   --program LETTERS  of the program's copies: h to pageable memory, or g p d i o (default: h)
+//   --waiting N      of the program's streams, each with a wait and a copy (default 1)
+//   --query          the program's thread waits for its streams by queries
 //   --fresh          it makes and frees its memory in each round
-//   --page-locked    it copies to page-locked memory
 
 #include <atomic>
 #include <chrono>
@@ -32,6 +34,7 @@
 
 #include "device/runtime.h"
 #include "device/submit_copies.h"
+#include "kernels/reduce.h"
 
 using namespace fairlead::device;
 using namespace std::chrono_literals;
@@ -45,8 +48,9 @@ constexpr auto hung_after = 3s;
 
 struct Options {
   int seconds = 10, streams = 4;
-  bool urgent = false, late = false, synchronize = false, query = false, fresh = false, page_locked = false;
-  std::string kinds = "gpdio";
+  int waiting = 1;
+  bool by_kind = false, urgent = false, late = false, synchronize = false, query = false, fresh = false;
+  std::string kinds = "gpdioqj", program = "h";
 } options;
 
 void must(const char* call, Error error) {
@@ -59,44 +63,21 @@ void must(const char* call, Error error) {
 // What both threads and the main one see.
 std::atomic<uint32_t> begun = 0, ended = 0;  // rounds
 std::atomic<bool> ready = false, over = false, waits = false;
-std::atomic<const char*> call = "no call";
+std::atomic<const char*> call = "no call", copy_of_program = "";
 std::atomic<size_t> bytes_of_call = 0, bytes_of_program = 0;
 std::atomic<long> copies = 0, queries = 0;
 uint32_t* word = nullptr;
 
-void be_the_program() {
-  Runtime& gpu = *runtime();
-  while (!ready) std::this_thread::yield();
-  MUST(gpu.set_current_device(0));
-  std::mt19937 random(1);
-  Stream stream = nullptr;
-  MUST(gpu.create_stream(0, &stream));
-  void* memory = nullptr;
-  std::vector<char> pageable(most);
-  void* target = pageable.data();
-  if (!options.fresh) MUST(gpu.allocate(0, most, &memory));
-  if (options.page_locked) MUST(gpu.allocate_pinned(most, &target));
-  for (const auto end = Clock::now() + std::chrono::seconds(options.seconds); Clock::now() < end;) {
-    const size_t bytes = random() % 2 ? 40000 : 64 + random() % (most - 64);
-    if (options.fresh) {
-      MUST(gpu.allocate(0, bytes, &memory));
-      pageable = std::vector<char>(bytes);
-      if (!options.page_locked) target = pageable.data();
-    }
-    const uint32_t round = begun + 1;
-    MUST(gpu.wait_word(stream, word, round));
-    bytes_of_program = bytes;
-    begun = round;
-    MUST(gpu.copy(target, memory, bytes, stream));
-    MUST(options.query ? wait_by_queries(stream) : gpu.synchronize_stream(stream));
-    if (options.fresh) MUST(gpu.free(memory));
-  }
-  over = true;
-}
+struct Kind {
+  char letter;
+  const char* name;
+  void *to, *from;
+  bool by_kernel() const { return letter == 'q' || letter == 'j'; }
+};
 
-void be_the_library() {
+// The kinds of copies named by `letters`, each with memory of its own.
+std::vector<Kind> kinds_of(const std::string& letters) {
   Runtime& gpu = *runtime();
-  MUST(gpu.set_current_device(0));
   int devices = 0;
   MUST(gpu.device_count(&devices));
   void *here = nullptr, *there = nullptr, *pinned = nullptr;
@@ -105,25 +86,69 @@ void be_the_library() {
     MUST(gpu.allocate(1, most, &there));
   }
   MUST(gpu.allocate(0, 2 * most, &here));
-  if (!there) there = static_cast<char*>(here) + most;
+  void* const also_here = static_cast<char*>(here) + most;
+  if (!there) there = also_here;
   MUST(gpu.allocate_pinned(most, &pinned));
-  struct Kind {
-    char letter;
-    const char* name;
-    void *to, *from;
-  };
-  std::vector<Kind> kinds{{'g', "get", here, there},
-                          {'p', "put", there, here},
-                          {'d', "copy inside a device", here, static_cast<char*>(here) + most},
-                          {'i', "copy in", here, pinned},
-                          {'o', "copy out", pinned, here}};
-  std::erase_if(kinds, [](const Kind& kind) { return options.kinds.find(kind.letter) == std::string::npos; });
+  const Kind all[] = {{'g', "get", here, there},
+                      {'p', "put", there, here},
+                      {'d', "copy inside a device", here, also_here},
+                      {'i', "copy in", here, pinned},
+                      {'o', "copy out", pinned, here},
+                      {'j', "copy in by a kernel", here, pinned},
+                      {'q', "copy out by a kernel", pinned, here},
+                      {'h', "copy to pageable memory", new char[most], here}};
+  std::vector<Kind> kinds;
+  for (const Kind& kind : all)
+    if (letters.find(kind.letter) != std::string::npos) kinds.push_back(kind);
+  return kinds;
+}
+
+void submit(const Kind& kind, size_t bytes, Stream stream) {
+  if (!kind.by_kernel()) return must(kind.name, runtime()->copy(kind.to, kind.from, bytes, stream));
+  const CopyItem item{kind.to, kind.from, bytes};
+  must(kind.name, fairlead::kernels::launch_copies(0, stream, &item, 1, 16, {}));
+}
+
+void be_the_program() {
+  Runtime& gpu = *runtime();
+  while (!ready) std::this_thread::yield();
+  MUST(gpu.set_current_device(0));
+  std::mt19937 random(1);
+  std::vector<Stream> streams(options.waiting);
+  for (Stream& stream : streams) MUST(gpu.create_stream(0, &stream));
+  std::vector<Kind> kinds = kinds_of(options.program);
+  for (const auto end = Clock::now() + std::chrono::seconds(options.seconds); Clock::now() < end;) {
+    const size_t bytes = random() % 2 ? 40000 : 64 + random() % (most - 64);
+    std::vector<char> pageable(options.fresh ? bytes : 0);
+    Kind kind = kinds[random() % kinds.size()];
+    if (options.fresh) {
+      MUST(gpu.allocate(0, bytes, &kind.from));
+      if (kind.letter == 'h') kind.to = pageable.data();
+    }
+    const uint32_t round = begun + 1;
+    for (Stream stream : streams) MUST(gpu.wait_word(stream, word, round));
+    bytes_of_program = bytes;
+    copy_of_program = kind.name;
+    begun = round;
+    for (Stream stream : streams) submit(kind, bytes, stream);
+    for (Stream stream : streams)
+      MUST(options.query ? wait_by_queries(stream) : gpu.synchronize_stream(stream));
+    if (options.fresh) MUST(gpu.free(kind.from));
+  }
+  over = true;
+}
+
+void be_the_library() {
+  Runtime& gpu = *runtime();
+  MUST(gpu.set_current_device(0));
+  while (!fairlead::kernels::copies_available(0)) std::this_thread::yield();  // loads it on an idle device
+  const std::vector<Kind> kinds = kinds_of(options.kinds);
   struct Used {
     Stream stream = nullptr;
     const char* last_copy = "wait for a stream that was not used";
     size_t bytes = 0;
   };
-  std::vector<Used> streams(options.streams);
+  std::vector<Used> streams(options.by_kind ? kinds.size() : static_cast<size_t>(options.streams));
   const StreamKind kind = options.urgent ? StreamKind::urgent : StreamKind::library;
   for (Used& used : streams) MUST(gpu.create_stream(0, &used.stream, kind));
   const auto end = [&gpu](const Used& used) {
@@ -138,19 +163,23 @@ void be_the_library() {
     MUST(state);
     waits = false;
   };
+  // The first launch in a stream makes something, too (cuda.cpp).
+  for (const Kind& each : kinds)
+    for (const Used& used : streams) submit(each, 1, used.stream);
+  for (const Used& used : streams) end(used);
   ready = true;
   std::mt19937 random(2);
   while (!over) {
     if (begun == ended) continue;
     if (options.late) std::this_thread::sleep_for(2ms);
     for (int i = 0; i < copies_of_a_round; ++i) {
-      const Kind& kind = kinds[random() % kinds.size()];
-      const size_t bytes = 1 + (size_t{1} << random() % 22);
+      const size_t chosen = random() % kinds.size(), bytes = 1 + (size_t{1} << random() % 22);
+      const Kind& each = kinds[chosen];
       bytes_of_call = bytes;
-      call = kind.name;
-      Used& used = streams[random() % streams.size()];
-      MUST(gpu.copy(kind.to, kind.from, bytes, used.stream));
-      used.last_copy = kind.name;
+      call = each.name;
+      Used& used = streams[options.by_kind ? chosen : random() % streams.size()];
+      submit(each, bytes, used.stream);
+      used.last_copy = each.name;
       used.bytes = bytes;
       ++copies;
       if (random() % 3 == 0) end(streams[random() % streams.size()]);
@@ -164,9 +193,12 @@ void be_the_library() {
 
 bool parse(int argc, char** argv) {
   const std::map<std::string, bool*> flags{
-      {"--urgent", &options.urgent}, {"--late", &options.late},   {"--synchronize", &options.synchronize},
-      {"--query", &options.query},   {"--fresh", &options.fresh}, {"--page-locked", &options.page_locked}};
-  const std::map<std::string, int*> numbers{{"--seconds", &options.seconds}, {"--streams", &options.streams}};
+      {"--by-kind", &options.by_kind},         {"--urgent", &options.urgent}, {"--late", &options.late},
+      {"--synchronize", &options.synchronize}, {"--query", &options.query},   {"--fresh", &options.fresh}};
+  const std::map<std::string, int*> numbers{
+      {"--seconds", &options.seconds}, {"--streams", &options.streams}, {"--waiting", &options.waiting}};
+  const std::map<std::string, std::pair<std::string*, const char*>> letters{
+      {"--kinds", {&options.kinds, "gpdioqj"}}, {"--program", {&options.program, "hgpdio"}}};
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : "";
@@ -174,11 +206,14 @@ bool parse(int argc, char** argv) {
       *flag->second = true;
     } else if (const auto number = numbers.find(argument); number != numbers.end() && std::atoi(value) > 0) {
       *number->second = std::atoi(argv[++i]);
-    } else if (argument == "--kinds" && *value && std::strspn(value, "gpdio") == std::strlen(value)) {
-      options.kinds = argv[++i];
+    } else if (const auto chosen = letters.find(argument);
+               chosen != letters.end() && *value &&
+               std::strspn(value, chosen->second.second) == std::strlen(value)) {
+      *chosen->second.first = argv[++i];
     } else {
-      std::fprintf(stderr, "driver_waits: '%s' is not accepted here; accepted: --kinds LETTERS, of g p d i o",
-                   argv[i]);
+      std::fprintf(stderr, "driver_waits: '%s' is not accepted here; accepted are", argv[i]);
+      for (const auto& [name, of] : letters)
+        std::fprintf(stderr, ", %s LETTERS of %s", name.c_str(), of.second);
       for (const auto& [name, to] : numbers) std::fprintf(stderr, ", %s N", name.c_str());
       for (const auto& [name, to] : flags) std::fprintf(stderr, ", %s", name.c_str());
       std::fprintf(stderr, "\n");
@@ -214,8 +249,9 @@ int main(int argc, char** argv) {
       std::this_thread::sleep_for(20ms);
       const char* state = !waits ? "is in" : queries != queries_before ? "polls for" : "is in a wait for";
       std::printf(
-          "round %u, in which the program copies %zu bytes, hangs: the library %s '%s' of %zu bytes\n",
-          begun.load(), bytes_of_program.load(), state, call.load(), bytes_of_call.load());
+          "round %u, with a '%s' of %zu bytes in the program, hangs: the library %s '%s' of %zu bytes\n",
+          begun.load(), copy_of_program.load(), bytes_of_program.load(), state, call.load(),
+          bytes_of_call.load());
       std::fflush(stdout);
       ++hangs;
       __atomic_store_n(word, begun, __ATOMIC_RELEASE);

@@ -37,7 +37,8 @@ uint64_t node_hash() {
 
 }  // namespace
 
-Simulator::Simulator(bool blocks) : memory_(options().sim_memory, options().sim_pinned, blocks) {
+Simulator::Simulator(bool as_cuda)
+    : has_copy_queues_(as_cuda), memory_(options().sim_memory, options().sim_pinned, as_cuda) {
   pthread_atfork(nullptr, nullptr, [] { forked_after_use_ = used_.load(); });
 }
 
@@ -193,8 +194,8 @@ const char* last_error_text() {
 
 }  // namespace sim
 
-Runtime* make_sim(bool blocks) {
-  return new sim::Simulator(blocks);
+Runtime* make_sim(bool as_cuda) {
+  return new sim::Simulator(as_cuda);
 }
 
 }  // namespace fairlead::device

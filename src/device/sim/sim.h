@@ -8,8 +8,9 @@
 // sources late; work fails if its memory was freed; a kernel fails if its device could not access an address
 // it was given (pageable host memory, freed memory, a peer without enabled access); imported memory is valid
 // only for the device of the import; a forked child can use nothing. A call that submits work to a full queue
-// waits, and if it is a launch, so do calls that make or free something. A copy of pageable memory waits for
-// its stream's earlier work, and other such copies and calls that make something wait for it.
+// waits, and if it is a launch, so do calls that make or free something. A copy of pageable memory, or
+// between two devices without peer access, waits for its stream's earlier work, and other such copies and
+// calls that make something wait for it. Copies of more streams than there are queues wait for each other.
 
 #pragma once
 
@@ -19,6 +20,7 @@
 
 #include "base/options.h"
 #include "device/runtime.h"
+#include "device/sim/copy_queues.h"
 #include "device/sim/error.h"
 #include "device/sim/graph.h"
 #include "device/sim/memory.h"
@@ -52,7 +54,7 @@ struct Arguments {
 
 class Simulator final : public Runtime {
  public:
-  explicit Simulator(bool blocks);
+  explicit Simulator(bool as_cuda);
 
   const char* name() const override { return "sim"; }
   const char* error_text() const override { return last_error_text(); }
@@ -174,7 +176,10 @@ class Simulator final : public Runtime {
     await_launches();
     return begin_unsafe();
   }
-  void await_earlier_work(WorkQueue& queue);
+  // How the driver makes a copy besides.
+  void await_earlier_work(WorkQueue& queue, CopyQueues::Place* place);
+  bool is_pageable(const End& to, const End& from, size_t bytes) const;
+  std::shared_ptr<CopyQueues::Place> place_of(const End& to, const End& from, WorkQueue& queue);
   Error look_up(Stream stream, QueueRef* queue);
   // The same for a stream that is about to be used: any use of the default stream makes it and application
   // streams wait for each other.
@@ -205,6 +210,8 @@ class Simulator final : public Runtime {
   static inline thread_local bool in_host_function_ = false;
   static inline thread_local CaptureMode capture_mode_ = CaptureMode::global;
 
+  const bool has_copy_queues_;
+  CopyQueues copy_queues_;
   std::mutex copying_pageable_;
   std::mutex launching_;  // held by launches that wait for room in their queue
   Memory memory_;

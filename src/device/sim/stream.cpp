@@ -57,10 +57,11 @@ void WorkQueue::wait_for_room(size_t work, std::mutex& meanwhile) {
   progressed_.wait(lock, [&] { return has_room(work); });
 }
 
-Error WorkQueue::submit(Work work) {
+Error WorkQueue::submit(Work work, const std::function<void()>& joins) {
   std::unique_lock lock(mutex_);
   progressed_.wait(lock, [this] { return has_room(); });
   if (!capture_) {
+    if (joins) joins();
     enqueue(std::move(work));
     return Error::none;
   }

@@ -47,8 +47,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   void close();  // completes the work already submitted
 
   // While the stream is being captured, these three extend the graph instead.
-  Error submit(Work work);  // waits while the queue is full
-  MomentRef mark();         // done once all work submitted so far is
+  // Waits while the queue is full. Calls joins() when the work joins the queue, but not in a capture.
+  Error submit(Work work, const std::function<void()>& joins = nullptr);
+  MomentRef mark();  // done once all work submitted so far is
   Error wait_for(const MomentRef& moment);
 
   Capture capture();

@@ -141,13 +141,43 @@ Error Simulator::resolve(const void* address, size_t bytes, End* end) {
   return Error::none;
 }
 
+// Between two devices that have no access to each other, too, CUDA carries the bytes through pageable memory;
+// of short copies this was not seen.
+bool Simulator::is_pageable(const End& to, const End& from, size_t bytes) const {
+  constexpr size_t short_bytes = size_t{32} << 10;
+  if (!to.block || !from.block) return to.block != from.block;
+  auto reaches_other = [this](const Block& one, const Block& other) {
+    return one.kind != MemoryKind::device || reaches(one.device, other);
+  };
+  return bytes > short_bytes && !reaches_other(*to.block, *from.block) &&
+         !reaches_other(*from.block, *to.block);
+}
+
+// Null: the copy waits for none of another stream.
+std::shared_ptr<CopyQueues::Place> Simulator::place_of(const End& to, const End& from, WorkQueue& queue) {
+  using enum CopyQueues::Direction;
+  auto on_device = [](const End& end) { return end.block && end.block->kind == MemoryKind::device; };
+  auto place = [&](CopyQueues::Direction direction) {
+    return std::make_shared<CopyQueues::Place>(copy_queues_, queue.device, direction, &queue);
+  };
+  if (!has_copy_queues_) return nullptr;
+  if (!on_device(to)) return place(out);
+  if (!on_device(from)) return place(in);
+  const bool peers = to.block->imported || from.block->imported || to.block->device != from.block->device;
+  return peers ? place(to_peers) : nullptr;
+}
+
 // As CUDA does for a copy of pageable memory: in the call, with locks that other such copies and calls that
 // make something need. (It also waits for the copy itself; here that is late.)
-void Simulator::await_earlier_work(WorkQueue& queue) {
+void Simulator::await_earlier_work(WorkQueue& queue, CopyQueues::Place* place) {
   std::lock_guard copying(copying_pageable_);
   if (queue.idle() || queue.capture().state != Capture::State::none) return;
   std::lock_guard making(launching_);
+  if (place) place->take();
   queue.wait_idle();
+  if (!place) return;
+  place->await();
+  place->leave();
 }
 
 Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -165,9 +195,10 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
   if (foreign(target.block, queue->device) || foreign(source.block, queue->device))
     return fail(Error::peer_unavailable, "memory that another device imported is copied by device %d",
                 queue->device);
-  if (!target.block != !source.block) await_earlier_work(*queue);
+  if (is_pageable(target, source, width * height))
+    await_earlier_work(*queue, place_of(target, source, *queue).get());
 
-  return queue->submit([this, target, source, span = Span{width, height, to_pitch, from_pitch}]() -> Failure {
+  auto copy = [this, target, source, span = Span{width, height, to_pitch, from_pitch}]() -> Failure {
     sleep_us(options().sim_copy_us);
     if (uint64_t number = number_of_failing(copies_, options().sim_copy_fail))
       return failure_of("simulated fault: copy " + std::to_string(number) +
@@ -180,7 +211,16 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
     for (size_t row = 0; row < span.height; ++row)
       memmove(target.bytes + row * span.to_pitch, source.bytes + row * span.from_pitch, span.width);
     return nullptr;
-  });
+  };
+  const auto place = place_of(target, source, *queue);
+  if (!place) return queue->submit(copy);
+  auto copy_in_turn = [place, copy]() -> Failure {
+    place->await();
+    const Failure failure = copy();
+    place->leave();
+    return failure;
+  };
+  return queue->submit(copy_in_turn, [&place] { place->take(); });
 }
 
 Error Simulator::fill(void* to, int byte, size_t bytes, Stream stream) {
