@@ -64,6 +64,8 @@ std::atomic<int> enqueued = 0;
 
 }  // namespace
 
+std::atomic<uint64_t> detail::devices_with_copies = 0;
+
 // The state of one device. The mutex guards all of it.
 struct CopyStreams {
   int device = 0;
@@ -363,7 +365,16 @@ bool prepare_copies(int device) {
   CopyStreams& streams = streams_of(device);
   streams.prepare();
   prepare_pageable_copies();
-  return !streams.streams.empty();
+  if (streams.streams.empty()) return false;
+  detail::devices_with_copies |= uint64_t{1} << device;
+  return true;
+}
+
+void prepare_copies_in_use() {
+  int devices = 0;
+  if (runtime()->device_count(&devices) != Error::none) return;
+  for (int device = 0; device < devices; ++device)
+    if (runtime()->has_context(device)) note_device(device);
 }
 
 void start_enqueued() {

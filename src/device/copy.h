@@ -9,6 +9,9 @@
 
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "device/runtime.h"
 
 namespace fairlead::device {
@@ -61,9 +64,24 @@ class Copy {
   uint32_t value_ = 0;
 };
 
-// Makes the streams and some events for the copies of a device, which cannot be made later while streams of
-// the program wait (waiting_calls.h): copies do with those that exist then. False if the device has none.
+// Before streams of the program wait for this process: makes the streams and some events for the copies of a
+// device, which cannot be made later (waiting_calls.h). Copies do with those that exist then. False if the
+// device has none.
 bool prepare_copies(int device);
+
+// The same for all devices that the program uses.
+void prepare_copies_in_use();
+
+namespace detail {
+extern std::atomic<uint64_t> devices_with_copies;  // one bit for each; 0: prepare_copies() was not called
+}
+
+// A call names memory of this device (-1: none), which the program may not have used when streams were
+// prepared. Does nothing without such streams.
+inline void note_device(int device) {
+  const uint64_t prepared = detail::devices_with_copies.load(std::memory_order_relaxed);
+  if (prepared && device >= 0 && !(prepared >> device & 1)) prepare_copies(device);
+}
 
 // Starts the enqueued copies, unless enough launches are in flight that a larger batch can form first.
 void start_enqueued();

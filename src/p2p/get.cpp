@@ -69,7 +69,7 @@ Error RendezvousGet::advance() {
       return advance();
     case Step::copying: {
       Error state = copy_.poll();
-      if (state == Error::none) state = end_copy();
+      if (state == Error::none && pinned_.data()) std::memcpy(to_.address(), pinned_.data(), rts_.bytes);
       if (state == Error::none) return over(state);
       return state == Error::not_ready ? state : cannot_copy();
     }
@@ -112,7 +112,6 @@ Error RendezvousGet::claim(RendezvousState from) {
 
 // Maps the sender's bytes into this process.
 Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first) {
-  copying_device_ = device_ >= 0 ? device_ : device::device_in_use();
   if (rts_.sender == node_.rank()) {
     from_ = {reinterpret_cast<char*>(source.base + source.offset) + first, shape};
     const bool direct =
@@ -121,6 +120,7 @@ Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shap
     return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
   }
   if (!is_sound(source, shape, first, rts_.bytes)) return Reason::damaged;
+  copying_device_ = device_ >= 0 ? device_ : device::device_in_use();
   if (copying_device_ < 0) {
     node_.decide(rts_.sender, rendezvous_.device, node_.rank(), Path::staged, Reason::no_context, "");
     return Reason::no_context;
@@ -137,29 +137,23 @@ bool RendezvousGet::kernels_reach_both() const {
   return device_ >= 0 && copying_device_ == device_ && same_device && packing::Move::possible(device_);
 }
 
-// Fetches a message of which at least one side has gaps, or that no copy may move in one step.
-Error RendezvousGet::fetch_in_steps() {
-  Error error = Error::out_of_memory;
-  if (from_.contiguous() && !kernels_reach_both()) {
-    between_ = HostBuffer(rts_.bytes);
-    if (between_.data())
-      error = copy_.start(copying_device_, {between_.data(), rts_.bytes}, 0, from_, 0, rts_.bytes);
-  } else {
-    error = copy_.start(device_, to_, 0, from_, 0, rts_.bytes);
-  }
-  return error == Error::none ? Error::not_ready : cannot_copy();
-}
-
-// Copies bytes that were received into an intermediate buffer to the user's buffer.
-Error RendezvousGet::end_copy() {
-  if (pinned_.data()) std::memcpy(to_.address(), pinned_.data(), rts_.bytes);
-  return between_.data() ? packing::copy_in(device_, to_, 0, between_.data(), rts_.bytes) : Error::none;
+// Fetches a message that neither a kernel nor a copy moves in one step: of other layouts, or to another
+// device.
+Error RendezvousGet::fetch_through_host() {
+  path_ = Traffic::staged;
+  const Error error =
+      packing::by_pieces(rts_.bytes, packing::longest_piece, [&](uint64_t at, void* piece, uint64_t bytes) {
+        const Error step = packing::copy_out(copying_device_, piece, from_, at, bytes);
+        return step == Error::none ? packing::copy_in(device_, to_, at, piece, bytes) : step;
+      });
+  return error == Error::none ? over(error) : cannot_copy();
 }
 
 Error RendezvousGet::fetch() {
   step_ = Step::copying;
-  if (!from_.contiguous() || !to_.contiguous() || !device::may_copy_across(copying_device_, device_))
-    return fetch_in_steps();
+  const bool gaps = !from_.contiguous() || !to_.contiguous();
+  if (gaps ? !kernels_reach_both() : !device::may_copy_across(copying_device_, device_))
+    return fetch_through_host();
   bool to_host = device_ < 0;
   void* to = to_.address();
   const void* from = from_.address();
@@ -174,6 +168,8 @@ Error RendezvousGet::fetch() {
     error = copy_.enqueue(copying_device_, {pinned_.data(), rts_.bytes}, from_, rts_.bytes);
   else if (to_host)
     error = copy_.start(copying_device_, to_, 0, from_, 0, rts_.bytes);
+  else if (gaps)
+    error = copy_.start(device_, to_, 0, from_, 0, rts_.bytes);
   else
     error = copy_.enqueue(copying_device_, to_, from_, rts_.bytes);
   return error == Error::none ? Error::not_ready : cannot_copy();
@@ -190,8 +186,8 @@ Error RendezvousGet::refused(Reason reason) {
            node_.world_rank(rts_.sender), to_string(reason),
            reason == Reason::copy_failed ? device::runtime()->error_text() : "");
   mapped_ = {};
-  between_ = {};
   pinned_ = {};
+  path_ = Traffic::peer;
   step_ = Step::refused;
   return Error::not_ready;
 }
@@ -245,7 +241,6 @@ Error RendezvousGet::over(Error error) {
   mapped_ = {};
   stream_.reset();
   pinned_ = device::Slot();
-  between_ = HostBuffer();
   rendezvous_.state.store(RendezvousState::done, std::memory_order_release);
   step_ = Step::over;
   return result_ = error;

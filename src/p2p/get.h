@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 
-#include "base/host_buffer.h"
 #include "base/statistics.h"
 #include "device/small_copy.h"
 #include "node/node.h"
@@ -45,9 +44,8 @@ class RendezvousGet {
   device::Error claim(node::RendezvousState from);
   node::Reason find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first);
   device::Error fetch();
-  device::Error fetch_in_steps();
+  device::Error fetch_through_host();
   bool kernels_reach_both() const;
-  device::Error end_copy();
   device::Error cannot_copy();
   device::Error refused(node::Reason reason);
   device::Error insist();
@@ -68,7 +66,6 @@ class RendezvousGet {
   device::MappedMemory mapped_;  // declared before copy_: a copy ends before its mapping is closed
   packing::View from_;           // the sender's bytes, as mapped in this process
   device::Slot pinned_;          // target of the copy, if it is not the user's buffer
-  HostBuffer between_;           // the same, for layouts with gaps
   packing::Move copy_;
   int copying_device_ = -1;
   std::chrono::steady_clock::time_point insisting_since_{}, insisted_{};

@@ -6,6 +6,9 @@
 
 #pragma once
 
+#include <algorithm>
+
+#include "base/host_buffer.h"
 #include "device/copy.h"
 #include "kernels/kernel_run.h"
 #include "packing/plan.h"
@@ -50,5 +53,17 @@ device::Error copy_in(int device, const View& to, uint64_t to_at, const void* fr
 // By one copy for each block, for buffers in memory that no single device can access as a whole.
 device::Error copy_out_by_blocks(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes);
 device::Error copy_in_by_blocks(int device, const View& to, uint64_t to_at, const void* from, uint64_t bytes);
+
+// Calls step(at, memory, bytes) for one piece of a move after the other, with host memory to take the piece.
+inline constexpr uint64_t longest_piece = uint64_t{4} << 20;
+template <class Step>
+device::Error by_pieces(uint64_t bytes, uint64_t longest, const Step& step) {
+  const HostBuffer memory(std::min(bytes, longest));
+  if (!memory.data()) return device::Error::out_of_memory;
+  device::Error error = device::Error::none;
+  for (uint64_t at = 0; at < bytes && error == device::Error::none; at += longest)
+    error = step(at, static_cast<void*>(memory.data()), std::min(bytes - at, longest));
+  return error;
+}
 
 }  // namespace fairlead::packing

@@ -81,16 +81,10 @@ Error Transfer::enqueue(const Buffer& to, const Buffer& from, uint64_t bytes) {
 
 // Copies through host memory, piece by piece.
 Error Transfer::fall_back() {
-  constexpr uint64_t piece = uint64_t{4} << 20;
-  HostBuffer memory(std::min(bytes_, piece));
-  if (!memory.data()) return Error::out_of_memory;
-  for (uint64_t at = 0; at < bytes_; at += piece) {
-    uint64_t length = std::min(piece, bytes_ - at);
-    Error error = bring_out(memory.data(), from_, from_at_ + at, length);
-    if (error == Error::none) error = bring_in(to_, to_at_ + at, memory.data(), length);
-    if (error != Error::none) return error;
-  }
-  return Error::none;
+  return packing::by_pieces(bytes_, packing::longest_piece, [&](uint64_t at, void* piece, uint64_t length) {
+    const Error error = bring_out(piece, from_, from_at_ + at, length);
+    return error == Error::none ? bring_in(to_, to_at_ + at, piece, length) : error;
+  });
 }
 
 Error Transfer::finish(Error error) {

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/host_buffer.h"
 #include "base/log.h"
 #include "device/classify.h"
 #include "device/submit_copies.h"
@@ -28,17 +27,8 @@ uint64_t piece_of(uint64_t bytes, Medium medium) {
   return std::max(smallest, (bytes / pieces + granule - 1) / granule * granule);
 }
 
-// For ranges that have no address space: calls `step(at, memory, bytes)` for one piece after the other.
-template <class Step>
-Error by_pieces(uint64_t bytes, Step step) {
-  constexpr uint64_t largest = uint64_t{256} << 10;
-  HostBuffer piece(std::min(bytes, largest));
-  if (!piece.data()) return Error::out_of_memory;
-  Error error = Error::none;
-  for (uint64_t at = 0; at < bytes && error == Error::none; at += largest)
-    error = step(at, piece.data(), std::min(bytes - at, largest));
-  return error;
-}
+// Of ranges that have no address space.
+constexpr uint64_t longest_piece = uint64_t{256} << 10;
 
 constexpr int refusals_allowed = 3;
 constexpr uint64_t produced_failed = UINT64_MAX;
@@ -135,7 +125,7 @@ void StagedSender::flush_to_host(Need need) {
 
 Error StagedSender::fill_rest(uint64_t from) {
   if (rest_.data()) return packing::copy_out(device_, rest_.data(), from_, from, bytes_ - from);
-  return by_pieces(bytes_ - from, [&](uint64_t at, unsigned char* piece, uint64_t bytes) {
+  return packing::by_pieces(bytes_ - from, longest_piece, [&](uint64_t at, void* piece, uint64_t bytes) {
     const Error error = packing::copy_out(device_, piece, from_, from + at, bytes);
     return error == Error::none && !rest_.write(at, piece, bytes) ? Error::out_of_memory : error;
   });
@@ -186,14 +176,14 @@ Error StagedReceiver::copy_chunk(uint64_t chunk) {
                                                    bytes);
   // The device that can access the chunk may be unable to access the buffer, and no device can access a chunk
   // that is not mapped.
-  HostBuffer between(bytes);
-  if (!between.data()) return Error::out_of_memory;
-  Error error = Error::none;
-  if (from)
-    error = device::copy_now(device_, between.data(), from, bytes);
-  else if (!arena_.read(offset, between.data(), bytes))
-    error = Error::failed;
-  return error == Error::none ? packing::copy_in(home_, to_, at, between.data(), bytes) : error;
+  return packing::by_pieces(bytes, packing::longest_piece, [&](uint64_t done, void* piece, uint64_t some) {
+    Error error = Error::none;
+    if (from)
+      error = device::copy_now(device_, piece, from + done, some);
+    else if (!arena_.read(offset + done, piece, some))
+      error = Error::failed;
+    return error == Error::none ? packing::copy_in(home_, to_, at + done, piece, some) : error;
+  });
 }
 
 Error StagedReceiver::copy_rest(uint64_t from) {
@@ -201,7 +191,7 @@ Error StagedReceiver::copy_rest(uint64_t from) {
   const node::NodeMemory::Range rest = node_.memory().open(rendezvous_.flushed_offset, bytes);
   if (!rest || rendezvous_.flushed_bytes != bytes) return Error::invalid_value;
   if (rest.data()) return packing::copy_in(home_, to_, from, rest.data(), bytes);
-  return by_pieces(bytes, [&](uint64_t at, unsigned char* piece, uint64_t some) {
+  return packing::by_pieces(bytes, longest_piece, [&](uint64_t at, void* piece, uint64_t some) {
     return rest.read(at, piece, some) ? packing::copy_in(home_, to_, from + at, piece, some) : Error::failed;
   });
 }

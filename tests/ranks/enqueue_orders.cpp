@@ -27,16 +27,16 @@ constexpr size_t bytes = 40000;
 // A copy to the host behind a receive may hold up others on the GPU. One of pageable memory waits in the
 // driver, too, with locks that other copies of such memory and calls that make memory need; the first
 // messages of an allocation are staged through such memory. MPICH's own test of enqueue does this, too.
-void copy_to_the_host_behind_messages(Place copy_to, int streams) {
-  const int peer = partner();
+void copy_to_the_host_behind_messages(Place copy_to, int streams, int peer = partner(),
+                                      std::vector<Place> places = {Place::device, Place::host}) {
   std::vector<std::unique_ptr<Stream>> all(static_cast<size_t>(streams));
   for (auto& stream : all) stream = std::make_unique<Stream>();
   if (peer == MPI_PROC_NULL) return;
   struct Buffers {
     Memory sent, received, also_received, copied;
   };
-  for (const Place from : {Place::device, Place::host})
-    for (const Place to : {Place::device, Place::host})
+  for (const Place from : places)
+    for (const Place to : places)
       for (const size_t length : {size_t{64}, bytes, size_t{4000000}}) {
         std::vector<Buffers> buffers;
         for (int i = 0; i < streams; ++i) {
@@ -176,6 +176,15 @@ RANK_TEST(enqueue, S4_copies_to_the_host_on_several_streams_wait_for_messages, 2
   constexpr int streams = 3;  // as many as may wait on AMD GPUs by default (GPU_MAX_HW_QUEUES)
   copy_to_the_host_behind_messages(Place::host, streams);
   copy_to_the_host_behind_messages(Place::pinned, streams);
+}
+
+// Copies between two devices of a rank may wait in the driver, too. The library can make no streams for the
+// other device once the copy waits, and has not used it before.
+RANK_TEST(enqueue, S4_messages_between_devices_while_a_copy_waits, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  const Memory other(Place::other_device, 1);
+  for (const int peer : {partner(), rank})
+    copy_to_the_host_behind_messages(Place::host, 1, peer, {Place::device, Place::other_device});
 }
 
 // What the library found out about page-locked memory must not outlive it.

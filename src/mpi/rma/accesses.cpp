@@ -31,6 +31,7 @@ bool OriginBuffer::open(const void* address, MPI_Count count, MPI_Datatype datat
       device::certainly_host(first) ? device::Allocation{} : device::classify(first);
   const bool on_device = memory.kind == device::MemoryKind::device;
   buffer_.device = on_device ? memory.device : -1;
+  device::note_device(buffer_.device);
   check_streams(buffer_.device, written ? BufferUse::received : BufferUse::sent);
   if (layout_.contiguous) {
     buffer_.view = {user, bytes()};
