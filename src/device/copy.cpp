@@ -4,15 +4,20 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/options.h"
+#include "device/classify.h"
 #include "device/submit_copies.h"
+#include "device/waiting_calls.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
 #include "observe/trace.h"
@@ -64,7 +69,7 @@ std::atomic<int> enqueued = 0;
 
 }  // namespace
 
-std::atomic<uint64_t> detail::devices_with_copies = 0;
+std::atomic<bool> detail::some_lack_copies = false;
 
 // The state of one device. The mutex guards all of it.
 struct CopyStreams {
@@ -74,16 +79,18 @@ struct CopyStreams {
   std::vector<Launch*> idle_launches;
   std::vector<Copy*> queue;
   size_t turn = 0;
+  bool by_direction = false;  // all copies that run are in the streams of their directions
 
-  void prepare();
   Error add_stream();
-  Error take_copy_stream(const Submission& submission, Way way, CopyStream** taken);
+  void add(Stream stream);
+  Error take_copy_stream(const Submission& submission, CopyStream** taken);
   void mark_end(const Submission& submission, CopyStream& lane);
   Launch* make_launch(CopyStream* lane, size_t users, Error state);
-  Error launch(const Submission& submission, Way way, const CopyItem* items, size_t count, Launch** launched,
+  Error launch(const Submission& submission, const CopyItem* items, size_t count, Launch** launched,
                uint32_t* word = nullptr, uint32_t value = 0);
   void end_first(CopyStream& lane, Error state);
   void ask(CopyStream& lane);
+  void drain(CopyStream& lane);
   Error poll(Launch& launch);
   void start_queue(bool all);
 };
@@ -102,30 +109,30 @@ CopyStreams& streams_of(int device) {
 }  // namespace
 
 Error CopyStreams::add_stream() {
-  auto lane = std::make_unique<CopyStream>();
-  if (Error error = runtime()->create_stream(device, &lane->stream); error != Error::none) return error;
-  lane->number = static_cast<int>(streams.size());
-  observe::name_stream(runtime()->name(), runtime()->native(lane->stream),
-                       ("Fairlead copies " + std::to_string(lane->number)).c_str());
-  streams.push_back(std::move(lane));
-  return Error::none;
+  Stream stream = nullptr;
+  const Error error = runtime()->create_stream(device, &stream);
+  if (error == Error::none) add(stream);
+  return error;
 }
 
-void CopyStreams::prepare() {
-  const WaitingCalls::Permission permission;
-  if (!permission.may_make()) return;
-  while (streams.size() < copy_streams_allowed() && add_stream() == Error::none) continue;
-  for (Event event = nullptr; idle_events.size() < prepared_events;) {
-    if (runtime()->create_event(device, &event) != Error::none) return;
-    idle_events.push_back(event);
-  }
+void CopyStreams::add(Stream stream) {
+  auto lane = std::make_unique<CopyStream>();
+  lane->stream = stream;
+  lane->number = static_cast<int>(streams.size());
+  observe::name_stream(runtime()->name(), runtime()->native(stream),
+                       ("Fairlead copies " + std::to_string(lane->number)).c_str());
+  streams.push_back(std::move(lane));
 }
 
 // While streams wait, returns the stream of the direction (submit_copies.h). Otherwise an idle stream, else a
 // new stream if the limit permits it, else the next busy stream in turn.
-Error CopyStreams::take_copy_stream(const Submission& submission, Way way, CopyStream** taken) {
+Error CopyStreams::take_copy_stream(const Submission& submission, CopyStream** taken) {
+  if (!submission.streams_wait()) by_direction = false;
   if (submission.streams_wait() && !streams.empty()) {
-    *taken = streams[static_cast<size_t>(way.direction) % streams.size()].get();
+    // Copies that began before streams waited may hold all queues of a direction. They wait for nothing.
+    if (!std::exchange(by_direction, true))
+      for (auto& lane : streams) drain(*lane);
+    *taken = streams[submission.direction() % streams.size()].get();
     return Error::none;
   }
   for (auto& lane : streams) {
@@ -168,13 +175,14 @@ Launch* CopyStreams::make_launch(CopyStream* lane, size_t users, Error state) {
   return launch;
 }
 
-Error CopyStreams::launch(const Submission& submission, Way way, const CopyItem* items, size_t count,
+Error CopyStreams::launch(const Submission& submission, const CopyItem* items, size_t count,
                           Launch** launched, uint32_t* word, uint32_t value) {
   CopyStream* lane = nullptr;
-  if (Error error = take_copy_stream(submission, way, &lane); error != Error::none) return error;
+  if (Error error = take_copy_stream(submission, &lane); error != Error::none) return error;
+  if (submission.by_cpu()) drain(*lane);  // submit() waits for the stream, and would find others' errors
   mark_end(submission, *lane);
   const uint64_t since = observe::tracing() ? observe::now() : 0;
-  Error error = submission.submit(items, count, way, lane->stream);
+  Error error = submission.submit(items, count, lane->stream);
   if (error == Error::none && word) error = runtime()->write_word(lane->stream, word, value);
   if (error != Error::none) {
     // Part of it may be running, and no other code waits for that.
@@ -212,6 +220,10 @@ void CopyStreams::ask(CopyStream& lane) {
   }
 }
 
+void CopyStreams::drain(CopyStream& lane) {
+  while (!lane.running.empty()) ask(lane);
+}
+
 Error CopyStreams::poll(Launch& launch) {
   if (launch.state != Error::not_ready) return launch.state;
   bool first = launch.lane->running.front() == &launch;
@@ -231,16 +243,15 @@ void CopyStreams::start_queue(bool all) {
   while (done < queue.size() && (all || running < launches_in_flight)) {
     CopyItem items[copies_per_launch];
     size_t count = 0, bytes = 0;
-    const Submission submission;
-    const Way way = submission.way_of(queue[done]->item_);
+    const Submission submission(queue[done]->item_);
     while (done + count < queue.size() && count < copies_per_launch) {
       const CopyItem& item = queue[done + count]->item_;
-      if (count > 0 && (bytes + item.bytes > bytes_per_launch || submission.way_of(item) != way)) break;
+      if (count > 0 && (bytes + item.bytes > bytes_per_launch || !submission.takes(item))) break;
       items[count++] = item;
       bytes += item.bytes;
     }
     Launch* launched = nullptr;
-    Error error = launch(submission, way, items, count, &launched);
+    Error error = launch(submission, items, count, &launched);
     if (error != Error::none) launched = make_launch(nullptr, count, error);  // poll() reports the error
     for (size_t i = 0; i < count; ++i) queue[done + i]->launch_ = launched;
     done += count;
@@ -285,9 +296,8 @@ Error Copy::launch() {
   Error error = Error::failed;
   while (error != Error::none && attempts_ < attempts_allowed) {
     ++attempts_;
-    const Submission submission;
-    error =
-        streams_of(device_).launch(submission, submission.way_of(item_), &item_, 1, &launch_, word_, value_);
+    const Submission submission(item_);
+    error = streams_of(device_).launch(submission, &item_, 1, &launch_, word_, value_);
   }
   active_ = error == Error::none;
   return error;
@@ -360,21 +370,75 @@ Error Copy::leave() {
   return outcome;
 }
 
-bool prepare_copies(int device) {
+namespace {
+
+uint64_t prepared_devices = 0;  // one bit for each; the mutex guards it, too
+
+bool is_prepared(int device) {
   std::lock_guard lock(mutex);
-  CopyStreams& streams = streams_of(device);
-  streams.prepare();
+  return prepared_devices >> device & 1;
+}
+
+// Progress must not wait for a driver call that waits for progress: not for the mutex meanwhile, and if it
+// makes something itself, nothing may wait.
+enum class Make : uint8_t { always, if_nothing_waits };
+void make_lacking(int device, Make make) {
+  static std::mutex making;
+  std::unique_lock making_lock(making, std::defer_lock);
+  if (make == Make::always)
+    making_lock.lock();
+  else if (!making_lock.try_lock())
+    return;
+  std::vector<Stream> streams;
+  std::vector<Event> events;
+  size_t streams_lacking = copy_streams_allowed(), events_lacking = prepared_events;
+  {
+    std::lock_guard lock(mutex);
+    const CopyStreams& existing = streams_of(device);
+    streams_lacking -= std::min(streams_lacking, existing.streams.size());
+    events_lacking -= std::min(events_lacking, existing.idle_events.size());
+  }
+  {
+    std::optional<WaitingCalls::Permission> permission;
+    if (make == Make::if_nothing_waits && !permission.emplace().may_make()) return;
+    for (Stream made; streams.size() < streams_lacking; streams.push_back(made))
+      if (runtime()->create_stream(device, &made) != Error::none) break;
+    for (Event made; events.size() < events_lacking; events.push_back(made))
+      if (runtime()->create_event(device, &made) != Error::none) break;
+  }
+  std::lock_guard lock(mutex);
+  CopyStreams& all = streams_of(device);
+  for (Stream made : streams) all.add(made);
+  all.idle_events.insert(all.idle_events.end(), events.begin(), events.end());
+  prepared_devices |= uint64_t{1} << device;
+  int devices = 0;
+  detail::some_lack_copies =
+      runtime()->device_count(&devices) == Error::none && std::popcount(prepared_devices) < devices;
+}
+
+}  // namespace
+
+bool prepare_copies(int device) {
+  if (!is_prepared(device)) make_lacking(device, Make::always);
   prepare_pageable_copies();
-  if (streams.streams.empty()) return false;
-  detail::devices_with_copies |= uint64_t{1} << device;
-  return true;
+  std::lock_guard lock(mutex);
+  return !streams_of(device).streams.empty();
 }
 
 void prepare_copies_in_use() {
   int devices = 0;
   if (runtime()->device_count(&devices) != Error::none) return;
   for (int device = 0; device < devices; ++device)
-    if (runtime()->has_context(device)) note_device(device);
+    if (runtime()->has_context(device)) (void)prepare_copies(device);
+}
+
+void detail::note_device(int device) {
+  if (!is_prepared(device)) make_lacking(device, Make::if_nothing_waits);
+}
+
+void detail::note_memory(const void* address) {
+  if (const int device = device_at(address); device >= 0 && !is_prepared(device))
+    make_lacking(device, Make::always);
 }
 
 void start_enqueued() {

@@ -65,22 +65,27 @@ class Copy {
 };
 
 // Before streams of the program wait for this process: makes the streams and some events for the copies of a
-// device, which cannot be made later (waiting_calls.h). Copies do with those that exist then. False if the
-// device has none.
+// device, which progress cannot make later (waiting_calls.h). Copies do with those that exist then. False if
+// the device has none. For threads of the program that hold no locks: another one's call of the driver may
+// make them wait.
 bool prepare_copies(int device);
-
-// The same for all devices that the program uses.
+// Afterwards, the same for the other devices that the program uses.
 void prepare_copies_in_use();
 
 namespace detail {
-extern std::atomic<uint64_t> devices_with_copies;  // one bit for each; 0: prepare_copies() was not called
-}
+extern std::atomic<bool> some_lack_copies;  // prepare_copies() was called, but not for all visible devices
+void note_device(int device);
+void note_memory(const void* address);
+}  // namespace detail
 
-// A call names memory of this device (-1: none), which the program may not have used when streams were
-// prepared. Does nothing without such streams.
+// A call names memory of this device (-1: none), which the program may not have used before. If streams may
+// wait, but none does yet, prepares its copies.
 inline void note_device(int device) {
-  const uint64_t prepared = detail::devices_with_copies.load(std::memory_order_relaxed);
-  if (prepared && device >= 0 && !(prepared >> device & 1)) prepare_copies(device);
+  if (device >= 0 && detail::some_lack_copies.load(std::memory_order_relaxed)) detail::note_device(device);
+}
+// The same where an operation is enqueued, also while others wait. As prepare_copies().
+inline void note_memory(const void* address) {
+  if (detail::some_lack_copies.load(std::memory_order_relaxed)) detail::note_memory(address);
 }
 
 // Starts the enqueued copies, unless enough launches are in flight that a larger batch can form first.

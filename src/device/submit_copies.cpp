@@ -108,27 +108,33 @@ bool may_copy_across(int one, int other) {
   return one == other || one < 0 || other < 0 || !prepared;
 }
 
-Submission::Submission() : nothing_waits_(std::in_place) {
+Submission::Submission(const CopyItem& first) : nothing_waits_(std::in_place) {
   may_make_ = nothing_waits_->may_make();
   if (std::exchange(period, nothing_waits_->period()) != nothing_waits_->period()) known = {};
-  if (!nothing_waits_->may_copy_pageable()) nothing_waits_.reset();
+  if (nothing_waits_->may_copy_pageable()) return;
+  nothing_waits_.reset();
+  way_ = way_of(first);
 }
 
-Way Submission::way_of(const CopyItem& item) const {
-  if (!streams_wait()) return {};
+Submission::Way Submission::way_of(const CopyItem& item) {
   const MemoryKind to = kind_of(item.to), from = kind_of(item.from);
-  return {to != MemoryKind::device     ? Way::Direction::out
-          : from != MemoryKind::device ? Way::Direction::in
-                                       : Way::Direction::among_devices,
-          pinned && (to == MemoryKind::host || from == MemoryKind::host)};
+  Way way;
+  if (to != MemoryKind::device)
+    way.direction = Direction::out;
+  else if (from != MemoryKind::device)
+    way.direction = Direction::in;
+  if (pinned && to == MemoryKind::host)
+    way.carried = Carried::to_host;
+  else if (pinned && from == MemoryKind::host)
+    way.carried = Carried::from_host;
+  return way;
 }
 
-Error Submission::submit(const CopyItem* items, size_t count, Way way, Stream stream) const {
-  if (!way.by_cpu)
-    return count > 1 ? runtime()->copy_batch(items, count, stream) : submit_one(*items, stream);
+Error Submission::submit(const CopyItem* items, size_t count, Stream stream) const {
+  if (!by_cpu()) return count > 1 ? runtime()->copy_batch(items, count, stream) : submit_one(*items, stream);
   Error error = Error::none;
   for (size_t i = 0; i < count && error == Error::none; ++i)
-    error = copy_by_pinned(items[i], way.direction == Way::Direction::out, stream);
+    error = copy_by_pinned(items[i], way_.carried == Carried::to_host, stream);
   return error;
 }
 

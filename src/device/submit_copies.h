@@ -33,28 +33,34 @@ void copy_by_cpu(const CopyItem& item);
 // thread's (docs/design/streams.md, "What drivers do").
 Error wait_by_queries(Stream stream);
 
-// What tells copies apart while streams wait.
-struct Way {
-  enum class Direction : uint8_t { among_devices, in, out } direction = Direction::among_devices;
-  bool by_cpu = false;
-  bool operator==(const Way&) const = default;
-};
-
-// One call of the driver. Unless streams wait, none begins to as long as this exists.
+// One call of the driver, for one copy or a batch. Unless streams wait, none begins to as long as this
+// exists.
 class Submission {
  public:
-  Submission();
+  explicit Submission(const CopyItem& first);
   bool streams_wait() const { return !nothing_waits_; }
   bool may_make() const { return may_make_; }  // as WaitingCalls::Permission::may_make()
-  // The same for all copies unless streams wait.
-  Way way_of(const CopyItem& item) const;
-  // In a batch, all items go the same way, and none has several rows. Waits for those that the CPU takes part
-  // in.
-  Error submit(const CopyItem* items, size_t count, Way way, Stream stream) const;
+  // May the copy be in a batch with the first?
+  bool takes(const CopyItem& item) const { return !streams_wait() || way_of(item) == way_; }
+  // While streams wait: copies with another number are in other streams.
+  size_t direction() const { return static_cast<size_t>(way_.direction); }
+  bool by_cpu() const { return way_.carried != Carried::by_driver; }
+  // In a batch, no item has several rows. Waits for the copies if the CPU takes part in them.
+  Error submit(const CopyItem* items, size_t count, Stream stream) const;
 
  private:
+  enum class Direction : uint8_t { among_devices, in, out };
+  enum class Carried : uint8_t { by_driver, to_host, from_host };  // the last two by the CPU
+  struct Way {
+    Direction direction = Direction::among_devices;
+    Carried carried = Carried::by_driver;
+    bool operator==(const Way&) const = default;
+  };
+  static Way way_of(const CopyItem& item);
+
   std::optional<WaitingCalls::Permission> nothing_waits_;
   bool may_make_ = false;
+  Way way_;  // of the first
 };
 
 }  // namespace fairlead::device

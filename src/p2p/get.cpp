@@ -2,6 +2,7 @@
 
 #include "p2p/get.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -73,6 +74,8 @@ Error RendezvousGet::advance() {
       if (state == Error::none) return over(state);
       return state == Error::not_ready ? state : cannot_copy();
     }
+    case Step::passing:
+      return pass_piece();
     case Step::refused:  // the sender answers with a pipelined transfer
       if (rendezvous_.state.load(std::memory_order_acquire) == RendezvousState::refused) return insist();
       step_ = Step::looking;
@@ -137,23 +140,27 @@ bool RendezvousGet::kernels_reach_both() const {
   return device_ >= 0 && copying_device_ == device_ && same_device && packing::Move::possible(device_);
 }
 
-// Fetches a message that neither a kernel nor a copy moves in one step: of other layouts, or to another
+// A piece of a message that neither a kernel nor a copy moves in one step: of other layouts, or to another
 // device.
-Error RendezvousGet::fetch_through_host() {
-  path_ = Traffic::staged;
-  const Error error =
-      packing::by_pieces(rts_.bytes, packing::longest_piece, [&](uint64_t at, void* piece, uint64_t bytes) {
-        const Error step = packing::copy_out(copying_device_, piece, from_, at, bytes);
-        return step == Error::none ? packing::copy_in(device_, to_, at, piece, bytes) : step;
-      });
-  return error == Error::none ? over(error) : cannot_copy();
+Error RendezvousGet::pass_piece() {
+  const uint64_t bytes = std::min(rts_.bytes - passed_, packing::longest_piece);
+  if (!between_.data()) return cannot_copy();
+  Error error = packing::copy_out(copying_device_, between_.data(), from_, passed_, bytes);
+  if (error == Error::none) error = packing::copy_in(device_, to_, passed_, between_.data(), bytes);
+  if (error != Error::none) return cannot_copy();
+  passed_ += bytes;
+  return passed_ < rts_.bytes ? Error::not_ready : over(error);
 }
 
 Error RendezvousGet::fetch() {
   step_ = Step::copying;
   const bool gaps = !from_.contiguous() || !to_.contiguous();
-  if (gaps ? !kernels_reach_both() : !device::may_copy_across(copying_device_, device_))
-    return fetch_through_host();
+  if (gaps ? !kernels_reach_both() : !device::may_copy_across(copying_device_, device_)) {
+    between_ = HostBuffer(std::min(rts_.bytes, packing::longest_piece));
+    passed_ = 0;
+    step_ = Step::passing;
+    return pass_piece();
+  }
   bool to_host = device_ < 0;
   void* to = to_.address();
   const void* from = from_.address();
@@ -186,8 +193,8 @@ Error RendezvousGet::refused(Reason reason) {
            node_.world_rank(rts_.sender), to_string(reason),
            reason == Reason::copy_failed ? device::runtime()->error_text() : "");
   mapped_ = {};
+  between_ = {};
   pinned_ = {};
-  path_ = Traffic::peer;
   step_ = Step::refused;
   return Error::not_ready;
 }
@@ -241,13 +248,15 @@ Error RendezvousGet::over(Error error) {
   mapped_ = {};
   stream_.reset();
   pinned_ = device::Slot();
+  between_ = HostBuffer();
   rendezvous_.state.store(RendezvousState::done, std::memory_order_release);
   step_ = Step::over;
   return result_ = error;
 }
 
 void RendezvousGet::quiesce() {
-  while (step_ == Step::copying && advance() == Error::not_ready) __builtin_ia32_pause();
+  while ((step_ == Step::copying || step_ == Step::passing) && advance() == Error::not_ready)
+    __builtin_ia32_pause();
 }
 
 }  // namespace fairlead::p2p

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/host_buffer.h"
 #include "base/statistics.h"
 #include "device/small_copy.h"
 #include "node/node.h"
@@ -44,7 +45,7 @@ class RendezvousGet {
   device::Error claim(node::RendezvousState from);
   node::Reason find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first);
   device::Error fetch();
-  device::Error fetch_through_host();
+  device::Error pass_piece();
   bool kernels_reach_both() const;
   device::Error cannot_copy();
   device::Error refused(node::Reason reason);
@@ -59,13 +60,15 @@ class RendezvousGet {
   packing::View to_;
   uint64_t capacity_;
   int device_;
-  enum class Step { looking, filling, copying, refused, pipelining, over } step_ = Step::looking;
+  enum class Step { looking, filling, copying, passing, refused, pipelining, over } step_ = Step::looking;
   device::Error result_ = device::Error::none;
   Traffic path_ = Traffic::peer;
   std::unique_ptr<PostedBuffer> posted_;
   device::MappedMemory mapped_;  // declared before copy_: a copy ends before its mapping is closed
   packing::View from_;           // the sender's bytes, as mapped in this process
   device::Slot pinned_;          // target of the copy, if it is not the user's buffer
+  HostBuffer between_;           // for a message that is copied in two steps
+  uint64_t passed_ = 0;          // bytes of it that have arrived
   packing::Move copy_;
   int copying_device_ = -1;
   std::chrono::steady_clock::time_point insisting_since_{}, insisted_{};

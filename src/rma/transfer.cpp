@@ -2,8 +2,6 @@
 
 #include "rma/transfer.h"
 
-#include <algorithm>
-
 #include "device/small_copy.h"
 #include "device/submit_copies.h"
 

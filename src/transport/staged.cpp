@@ -27,8 +27,8 @@ uint64_t piece_of(uint64_t bytes, Medium medium) {
   return std::max(smallest, (bytes / pieces + granule - 1) / granule * granule);
 }
 
-// Of ranges that have no address space.
-constexpr uint64_t longest_piece = uint64_t{256} << 10;
+// Of ranges for which there is no address space.
+constexpr uint64_t small_piece = uint64_t{256} << 10;
 
 constexpr int refusals_allowed = 3;
 constexpr uint64_t produced_failed = UINT64_MAX;
@@ -125,7 +125,7 @@ void StagedSender::flush_to_host(Need need) {
 
 Error StagedSender::fill_rest(uint64_t from) {
   if (rest_.data()) return packing::copy_out(device_, rest_.data(), from_, from, bytes_ - from);
-  return packing::by_pieces(bytes_ - from, longest_piece, [&](uint64_t at, void* piece, uint64_t bytes) {
+  return packing::by_pieces(bytes_ - from, small_piece, [&](uint64_t at, void* piece, uint64_t bytes) {
     const Error error = packing::copy_out(device_, piece, from_, from + at, bytes);
     return error == Error::none && !rest_.write(at, piece, bytes) ? Error::out_of_memory : error;
   });
@@ -191,7 +191,7 @@ Error StagedReceiver::copy_rest(uint64_t from) {
   const node::NodeMemory::Range rest = node_.memory().open(rendezvous_.flushed_offset, bytes);
   if (!rest || rendezvous_.flushed_bytes != bytes) return Error::invalid_value;
   if (rest.data()) return packing::copy_in(home_, to_, from, rest.data(), bytes);
-  return packing::by_pieces(bytes, longest_piece, [&](uint64_t at, void* piece, uint64_t some) {
+  return packing::by_pieces(bytes, small_piece, [&](uint64_t at, void* piece, uint64_t some) {
     return rest.read(at, piece, some) ? packing::copy_in(home_, to_, from + at, piece, some) : Error::failed;
   });
 }

@@ -75,7 +75,7 @@ struct Kind {
   bool by_kernel() const { return letter == 'q' || letter == 'j'; }
 };
 
-// The kinds of copies named by `letters`, each with memory of its own.
+// The kinds of copies named by `letters`. They share their memory.
 std::vector<Kind> kinds_of(const std::string& letters) {
   Runtime& gpu = *runtime();
   int devices = 0;
@@ -109,6 +109,13 @@ void submit(const Kind& kind, size_t bytes, Stream stream) {
   must(kind.name, fairlead::kernels::launch_copies(0, stream, &item, 1, 16, {}));
 }
 
+// Loads the kernel that copies, which takes an idle device.
+bool runs_kernels() {
+  for (const auto until = Clock::now() + 2s; Clock::now() < until; std::this_thread::sleep_for(1ms))
+    if (fairlead::kernels::copies_available(0)) return true;
+  return false;
+}
+
 void be_the_program() {
   Runtime& gpu = *runtime();
   while (!ready) std::this_thread::yield();
@@ -121,8 +128,9 @@ void be_the_program() {
     const size_t bytes = random() % 2 ? 40000 : 64 + random() % (most - 64);
     std::vector<char> pageable(options.fresh ? bytes : 0);
     Kind kind = kinds[random() % kinds.size()];
+    void*& here = kind.letter == 'g' || kind.letter == 'i' ? kind.to : kind.from;
     if (options.fresh) {
-      MUST(gpu.allocate(0, bytes, &kind.from));
+      MUST(gpu.allocate(0, bytes, &here));
       if (kind.letter == 'h') kind.to = pageable.data();
     }
     const uint32_t round = begun + 1;
@@ -133,7 +141,7 @@ void be_the_program() {
     for (Stream stream : streams) submit(kind, bytes, stream);
     for (Stream stream : streams)
       MUST(options.query ? wait_by_queries(stream) : gpu.synchronize_stream(stream));
-    if (options.fresh) MUST(gpu.free(kind.from));
+    if (options.fresh) MUST(gpu.free(here));
   }
   over = true;
 }
@@ -141,8 +149,8 @@ void be_the_program() {
 void be_the_library() {
   Runtime& gpu = *runtime();
   MUST(gpu.set_current_device(0));
-  while (!fairlead::kernels::copies_available(0)) std::this_thread::yield();  // loads it on an idle device
-  const std::vector<Kind> kinds = kinds_of(options.kinds);
+  std::vector<Kind> kinds = kinds_of(options.kinds);
+  if (!runs_kernels()) std::erase_if(kinds, [](const Kind& kind) { return kind.by_kernel(); });
   struct Used {
     Stream stream = nullptr;
     const char* last_copy = "wait for a stream that was not used";
@@ -211,11 +219,11 @@ bool parse(int argc, char** argv) {
                std::strspn(value, chosen->second.second) == std::strlen(value)) {
       *chosen->second.first = argv[++i];
     } else {
-      std::fprintf(stderr, "driver_waits: '%s' is not accepted here; accepted are", argv[i]);
+      std::fprintf(stderr, "driver_waits: '%s' is not accepted here; accepted:", argv[i]);
       for (const auto& [name, of] : letters)
-        std::fprintf(stderr, ", %s LETTERS of %s", name.c_str(), of.second);
-      for (const auto& [name, to] : numbers) std::fprintf(stderr, ", %s N", name.c_str());
-      for (const auto& [name, to] : flags) std::fprintf(stderr, ", %s", name.c_str());
+        std::fprintf(stderr, " %s LETTERS (of %s),", name.c_str(), of.second);
+      for (const auto& [name, to] : numbers) std::fprintf(stderr, " %s N,", name.c_str());
+      for (const auto& [name, to] : flags) std::fprintf(stderr, " %s", name.c_str());
       std::fprintf(stderr, "\n");
       return false;
     }

@@ -179,10 +179,9 @@ RANK_TEST(enqueue, S4_copies_to_the_host_on_several_streams_wait_for_messages, 2
 }
 
 // Copies between two devices of a rank may wait in the driver, too. The library can make no streams for the
-// other device once the copy waits, and has not used it before.
+// other device once the copy waits. Alone (enqueue.new_device), this is the first use of that device.
 RANK_TEST(enqueue, S4_messages_between_devices_while_a_copy_waits, 2) {
   if (const char* reason = why_not()) return skip(reason);
-  const Memory other(Place::other_device, 1);
   for (const int peer : {partner(), rank})
     copy_to_the_host_behind_messages(Place::host, 1, peer, {Place::device, Place::other_device});
 }

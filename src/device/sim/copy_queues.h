@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <cstdint>
@@ -37,11 +38,11 @@ class CopyQueues {
     void take() {
       std::lock_guard lock(all_.mutex_);
       auto& queues = all_.queues_[key_];
-      for (Queue& queue : queues)
-        if (queue.copies.contains(stream_)) queue_ = &queue;
-      for (Queue& queue : queues)
-        if (!queue_ && queue.copies.empty()) queue_ = &queue;
-      if (!queue_) queue_ = &queues[all_.turn_++ % queues.size()];
+      auto has_mine = [this](const Queue& queue) { return queue.copies.contains(stream_); };
+      auto is_free = [](const Queue& queue) { return queue.copies.empty(); };
+      auto chosen = std::find_if(queues.begin(), queues.end(), has_mine);
+      if (chosen == queues.end()) chosen = std::find_if(queues.begin(), queues.end(), is_free);
+      queue_ = chosen != queues.end() ? &*chosen : &queues[all_.turn_++ % queues.size()];
       ++queue_->copies[stream_];
       number_ = queue_->submitted++;
     }

@@ -9,8 +9,9 @@
 // it was given (pageable host memory, freed memory, a peer without enabled access); imported memory is valid
 // only for the device of the import; a forked child can use nothing. A call that submits work to a full queue
 // waits, and if it is a launch, so do calls that make or free something. A copy of pageable memory, or
-// between two devices without peer access, waits for its stream's earlier work, and other such copies and
-// calls that make something wait for it. Copies of more streams than there are queues wait for each other.
+// a long one between two devices without peer access, waits for its stream's earlier work, and other such
+// copies and calls that make something wait for it. Copies of more streams than there are queues wait for
+// each other.
 
 #pragma once
 
@@ -176,8 +177,8 @@ class Simulator final : public Runtime {
     await_launches();
     return begin_unsafe();
   }
-  // How the driver makes a copy besides.
-  void await_earlier_work(WorkQueue& queue, CopyQueues::Place* place);
+  // What a copy waits for besides its stream.
+  void await_earlier_work(WorkQueue& queue, const std::shared_ptr<CopyQueues::Place>& place);
   bool is_pageable(const End& to, const End& from, size_t bytes) const;
   std::shared_ptr<CopyQueues::Place> place_of(const End& to, const End& from, WorkQueue& queue);
   Error look_up(Stream stream, QueueRef* queue);

@@ -169,15 +169,17 @@ std::shared_ptr<CopyQueues::Place> Simulator::place_of(const End& to, const End&
 
 // As CUDA does for a copy of pageable memory: in the call, with locks that other such copies and calls that
 // make something need. (It also waits for the copy itself; here that is late.)
-void Simulator::await_earlier_work(WorkQueue& queue, CopyQueues::Place* place) {
+void Simulator::await_earlier_work(WorkQueue& queue, const std::shared_ptr<CopyQueues::Place>& place) {
   std::lock_guard copying(copying_pageable_);
   if (queue.idle() || queue.capture().state != Capture::State::none) return;
   std::lock_guard making(launching_);
-  if (place) place->take();
+  auto pass = [place]() -> Failure {
+    place->await();
+    place->leave();
+    return nullptr;
+  };
+  if (place) (void)queue.submit(pass, [&place] { place->take(); });
   queue.wait_idle();
-  if (!place) return;
-  place->await();
-  place->leave();
 }
 
 Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -196,7 +198,7 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
     return fail(Error::peer_unavailable, "memory that another device imported is copied by device %d",
                 queue->device);
   if (is_pageable(target, source, width * height))
-    await_earlier_work(*queue, place_of(target, source, *queue).get());
+    await_earlier_work(*queue, place_of(target, source, *queue));
 
   auto copy = [this, target, source, span = Span{width, height, to_pitch, from_pitch}]() -> Failure {
     sleep_us(options().sim_copy_us);

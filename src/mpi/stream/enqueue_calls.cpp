@@ -8,6 +8,7 @@
 #include <climits>
 #include <vector>
 
+#include "device/copy.h"
 #include "mpi/abi/host_support.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
@@ -46,6 +47,7 @@ int start_early(Function function, const UserBuffer* sent, std::unique_ptr<Opera
 }
 
 Work send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  device::note_memory(buf);
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
     return count > INT_MAX ? fairlead_Isend_c(buf, count, type->get(), dest, tag, comm, request)
                            : MPI_Isend(buf, static_cast<int>(count), type->get(), dest, tag, comm, request);
@@ -63,6 +65,7 @@ Work send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int
 }
 
 Work receive(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm) {
+  device::note_memory(buf);
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
     return count > INT_MAX ? fairlead_Irecv_c(buf, count, type->get(), source, tag, comm, request)
                            : MPI_Irecv(buf, static_cast<int>(count), type->get(), source, tag, comm, request);
@@ -202,10 +205,10 @@ int enqueue_operation(MPI_Comm comm, StartOperation start) {
   return enqueue(comm, works);
 }
 int enqueue_collective(const CollectiveCall& call) {
-  const auto result = enqueue_in_stream(call);
-  return result ? *result
-                : enqueue_operation(call.comm,
-                                    has_arrays(call.function) ? start_with_arrays(call) : start_of(call));
+  if (const auto result = enqueue_in_stream(call)) return *result;
+  device::note_memory(call.sendbuf);
+  device::note_memory(call.recvbuf);
+  return enqueue_operation(call.comm, has_arrays(call.function) ? start_with_arrays(call) : start_of(call));
 }
 
 // Null: the communicator has a stream of Fairlead's, or nobody can enqueue on it.
