@@ -16,6 +16,7 @@ namespace fairlead::device {
 namespace {
 
 std::atomic<int> device_of_progress = -1, device_of_memory = -1;
+std::atomic<uint64_t> seen = 0;
 
 struct Range {
   uintptr_t begin = 0, end = 0;
@@ -92,9 +93,16 @@ Allocation classify(const void* address) {
   if (gpu && gpu->in_use()) gpu->query(address, &allocation);
   if (allocation.kind == MemoryKind::managed && options().managed == "device")
     allocation.kind = MemoryKind::device;
-  if (allocation.kind == MemoryKind::device)
+  if (allocation.kind == MemoryKind::device) {
     device_of_memory.store(allocation.device, std::memory_order_relaxed);
+    const uint64_t bit = uint64_t{1} << allocation.device;
+    if (!(seen.load(std::memory_order_relaxed) & bit)) seen |= bit;
+  }
   return allocation;
+}
+
+uint64_t devices_seen() {
+  return seen.load(std::memory_order_relaxed);
 }
 
 void set_device_of_progress(int device) {

@@ -52,7 +52,8 @@ inline Allocation classify(const void* address, const Found& found) {
 inline bool is_device_memory(const void* address, Found* found) {
   if (found->address == address) return found->memory.kind == MemoryKind::device;
   found->address = address;
-  // Not by a conditional expression: its temporary, stored in parts and read as a whole, costs host memory 8 ns.
+  // Not by a conditional expression: its temporary, stored in parts and read as a whole, costs host memory 8
+  // ns.
   if (certainly_host(address)) {
     found->memory = {};
     return false;
@@ -71,9 +72,12 @@ inline int device_at(const void* address) {
   return allocation.kind == MemoryKind::device ? allocation.device : -1;
 }
 
-// Returns a device that this process already uses, for copies between host memory and a peer; -1 if none: that
-// of set_device_of_progress(), else the current one in threads of the program, and in those of the library,
-// for which drivers say 0, that of the memory that was classified last.
+// The devices whose memory was classified, one bit for each.
+uint64_t devices_seen();
+
+// Returns a device that this process already uses, for copies between host memory and a peer; -1 if none:
+// that of set_device_of_progress(), else the current one in threads of the program, and in those of the
+// library, for which drivers say 0, that of the memory that was classified last.
 int device_in_use();
 // The device must have copy streams: while streams wait, none can be made for another.
 void set_device_of_progress(int device);

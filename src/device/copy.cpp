@@ -9,12 +9,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/options.h"
+#include "device/beside_captures.h"
 #include "device/classify.h"
 #include "device/submit_copies.h"
 #include "device/waiting_calls.h"
@@ -66,10 +66,9 @@ constexpr size_t prepared_events = 16;
 
 std::mutex mutex;
 std::atomic<int> enqueued = 0;
+std::atomic<uint64_t> prepared_devices = 0;  // one bit for each
 
 }  // namespace
-
-std::atomic<bool> detail::some_lack_copies = false;
 
 // The state of one device. The mutex guards all of it.
 struct CopyStreams {
@@ -122,6 +121,7 @@ void CopyStreams::add(Stream stream) {
   observe::name_stream(runtime()->name(), runtime()->native(stream),
                        ("Fairlead copies " + std::to_string(lane->number)).c_str());
   streams.push_back(std::move(lane));
+  by_direction = false;  // the streams of the directions are others
 }
 
 // While streams wait, returns the stream of the direction (submit_copies.h). Otherwise an idle stream, else a
@@ -186,7 +186,7 @@ Error CopyStreams::launch(const Submission& submission, const CopyItem* items, s
   if (error == Error::none && word) error = runtime()->write_word(lane->stream, word, value);
   if (error != Error::none) {
     // Part of it may be running, and no other code waits for that.
-    if (count > 1 || word) wait_by_queries(lane->stream);
+    if (count > 1 || word || submission.by_cpu()) wait_by_queries(lane->stream);
     return error;
   }
   *launched = make_launch(lane, count, Error::not_ready);
@@ -370,25 +370,12 @@ Error Copy::leave() {
   return outcome;
 }
 
-namespace {
-
-uint64_t prepared_devices = 0;  // one bit for each; the mutex guards it, too
-
-bool is_prepared(int device) {
-  std::lock_guard lock(mutex);
-  return prepared_devices >> device & 1;
-}
-
-// Progress must not wait for a driver call that waits for progress: not for the mutex meanwhile, and if it
-// makes something itself, nothing may wait.
-enum class Make : uint8_t { always, if_nothing_waits };
-void make_lacking(int device, Make make) {
+// Makes the streams and events without the mutex: progress must not wait for it while the driver makes this
+// call wait for progress.
+static void make_lacking(int device) {
   static std::mutex making;
-  std::unique_lock making_lock(making, std::defer_lock);
-  if (make == Make::always)
-    making_lock.lock();
-  else if (!making_lock.try_lock())
-    return;
+  std::lock_guard making_lock(making);
+  const BesideCaptures beside;
   std::vector<Stream> streams;
   std::vector<Event> events;
   size_t streams_lacking = copy_streams_allowed(), events_lacking = prepared_events;
@@ -398,47 +385,26 @@ void make_lacking(int device, Make make) {
     streams_lacking -= std::min(streams_lacking, existing.streams.size());
     events_lacking -= std::min(events_lacking, existing.idle_events.size());
   }
-  {
-    std::optional<WaitingCalls::Permission> permission;
-    if (make == Make::if_nothing_waits && !permission.emplace().may_make()) return;
-    for (Stream made; streams.size() < streams_lacking; streams.push_back(made))
-      if (runtime()->create_stream(device, &made) != Error::none) break;
-    for (Event made; events.size() < events_lacking; events.push_back(made))
-      if (runtime()->create_event(device, &made) != Error::none) break;
-  }
+  for (Stream made; streams.size() < streams_lacking; streams.push_back(made))
+    if (runtime()->create_stream(device, &made) != Error::none) break;
+  for (Event made; events.size() < events_lacking; events.push_back(made))
+    if (runtime()->create_event(device, &made) != Error::none) break;
   std::lock_guard lock(mutex);
   CopyStreams& all = streams_of(device);
   for (Stream made : streams) all.add(made);
   all.idle_events.insert(all.idle_events.end(), events.begin(), events.end());
-  prepared_devices |= uint64_t{1} << device;
-  int devices = 0;
-  detail::some_lack_copies =
-      runtime()->device_count(&devices) == Error::none && std::popcount(prepared_devices) < devices;
+  if (!all.streams.empty()) prepared_devices |= uint64_t{1} << device;
 }
-
-}  // namespace
 
 bool prepare_copies(int device) {
-  if (!is_prepared(device)) make_lacking(device, Make::always);
+  if (!(prepared_devices >> device & 1)) make_lacking(device);
   prepare_pageable_copies();
-  std::lock_guard lock(mutex);
-  return !streams_of(device).streams.empty();
+  return prepared_devices >> device & 1;
 }
 
-void prepare_copies_in_use() {
-  int devices = 0;
-  if (runtime()->device_count(&devices) != Error::none) return;
-  for (int device = 0; device < devices; ++device)
-    if (runtime()->has_context(device)) (void)prepare_copies(device);
-}
-
-void detail::note_device(int device) {
-  if (!is_prepared(device)) make_lacking(device, Make::if_nothing_waits);
-}
-
-void detail::note_memory(const void* address) {
-  if (const int device = device_at(address); device >= 0 && !is_prepared(device))
-    make_lacking(device, Make::always);
+void prepare_copies_of_seen() {
+  for (uint64_t others = devices_seen() & ~prepared_devices.load(); others; others &= others - 1)
+    (void)prepare_copies(std::countr_zero(others));
 }
 
 void start_enqueued() {

@@ -9,7 +9,6 @@
 
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "device/runtime.h"
@@ -69,24 +68,8 @@ class Copy {
 // the device has none. For threads of the program that hold no locks: another one's call of the driver may
 // make them wait.
 bool prepare_copies(int device);
-// Afterwards, the same for the other devices that the program uses.
-void prepare_copies_in_use();
-
-namespace detail {
-extern std::atomic<bool> some_lack_copies;  // prepare_copies() was called, but not for all visible devices
-void note_device(int device);
-void note_memory(const void* address);
-}  // namespace detail
-
-// A call names memory of this device (-1: none), which the program may not have used before. If streams may
-// wait, but none does yet, prepares its copies.
-inline void note_device(int device) {
-  if (device >= 0 && detail::some_lack_copies.load(std::memory_order_relaxed)) detail::note_device(device);
-}
-// The same where an operation is enqueued, also while others wait. As prepare_copies().
-inline void note_memory(const void* address) {
-  if (detail::some_lack_copies.load(std::memory_order_relaxed)) detail::note_memory(address);
-}
+// The same for all other devices whose memory was classified. Costs next to nothing if there are none.
+void prepare_copies_of_seen();
 
 // Starts the enqueued copies, unless enough launches are in flight that a larger batch can form first.
 void start_enqueued();

@@ -97,10 +97,9 @@ void copy_by_cpu(const CopyItem& item) {
 
 void prepare_pageable_copies() {
   prepared = true;
-  if (pinned) return;
   const WaitingCalls::Permission permission;
   void* made = nullptr;
-  if (permission.may_make() && runtime()->allocate_pinned(2 * half, &made) == Error::none)
+  if (!pinned && permission.may_make() && runtime()->allocate_pinned(2 * half, &made) == Error::none)
     pinned = static_cast<char*>(made);
 }
 

@@ -19,6 +19,7 @@
 namespace fairlead::device {
 
 // Allocates that page-locked memory, once in a process, before streams wait. Without it, the driver copies.
+// Thread-safe.
 void prepare_pageable_copies();
 
 // May one copy have its ends in memory of these devices, or of the host (-1)? No for two devices once

@@ -75,7 +75,7 @@ struct Kind {
   bool by_kernel() const { return letter == 'q' || letter == 'j'; }
 };
 
-// The kinds of copies named by `letters`. They share their memory.
+// The kinds of copies named by `letters`, for one stream: they share their memory.
 std::vector<Kind> kinds_of(const std::string& letters) {
   Runtime& gpu = *runtime();
   int devices = 0;
@@ -122,23 +122,29 @@ void be_the_program() {
   MUST(gpu.set_current_device(0));
   std::mt19937 random(1);
   std::vector<Stream> streams(options.waiting);
-  for (Stream& stream : streams) MUST(gpu.create_stream(0, &stream));
-  std::vector<Kind> kinds = kinds_of(options.program);
+  std::vector<std::vector<Kind>> kinds;
+  for (Stream& stream : streams) {
+    MUST(gpu.create_stream(0, &stream));
+    kinds.push_back(kinds_of(options.program));
+  }
   for (const auto end = Clock::now() + std::chrono::seconds(options.seconds); Clock::now() < end;) {
     const size_t bytes = random() % 2 ? 40000 : 64 + random() % (most - 64);
     std::vector<char> pageable(options.fresh ? bytes : 0);
-    Kind kind = kinds[random() % kinds.size()];
-    void*& here = kind.letter == 'g' || kind.letter == 'i' ? kind.to : kind.from;
+    const size_t chosen = random() % kinds.front().size();
+    const Kind& kind = kinds.front()[chosen];
+    Kind fresh = kind;
+    void*& here = kind.letter == 'g' || kind.letter == 'i' ? fresh.to : fresh.from;
     if (options.fresh) {
       MUST(gpu.allocate(0, bytes, &here));
-      if (kind.letter == 'h') kind.to = pageable.data();
+      if (kind.letter == 'h') fresh.to = pageable.data();
     }
     const uint32_t round = begun + 1;
     for (Stream stream : streams) MUST(gpu.wait_word(stream, word, round));
     bytes_of_program = bytes;
     copy_of_program = kind.name;
     begun = round;
-    for (Stream stream : streams) submit(kind, bytes, stream);
+    for (size_t i = 0; i < streams.size(); ++i)
+      submit(options.fresh ? fresh : kinds[i][chosen], bytes, streams[i]);
     for (Stream stream : streams)
       MUST(options.query ? wait_by_queries(stream) : gpu.synchronize_stream(stream));
     if (options.fresh) MUST(gpu.free(here));
@@ -149,16 +155,29 @@ void be_the_program() {
 void be_the_library() {
   Runtime& gpu = *runtime();
   MUST(gpu.set_current_device(0));
-  std::vector<Kind> kinds = kinds_of(options.kinds);
-  if (!runs_kernels()) std::erase_if(kinds, [](const Kind& kind) { return kind.by_kernel(); });
+  const bool kernels = runs_kernels();
+  const auto usable = [kernels] {
+    std::vector<Kind> kinds = kinds_of(options.kinds);
+    if (!kernels) std::erase_if(kinds, [](const Kind& kind) { return kind.by_kernel(); });
+    return kinds;
+  };
+  const size_t kinds = usable().size();
+  if (kinds == 0) {
+    std::printf("driver_waits: no kernels run on this GPU\n");
+    std::_Exit(77);
+  }
   struct Used {
     Stream stream = nullptr;
+    std::vector<Kind> kinds;
     const char* last_copy = "wait for a stream that was not used";
     size_t bytes = 0;
   };
-  std::vector<Used> streams(options.by_kind ? kinds.size() : static_cast<size_t>(options.streams));
+  std::vector<Used> streams(options.by_kind ? kinds : static_cast<size_t>(options.streams));
   const StreamKind kind = options.urgent ? StreamKind::urgent : StreamKind::library;
-  for (Used& used : streams) MUST(gpu.create_stream(0, &used.stream, kind));
+  for (Used& used : streams) {
+    MUST(gpu.create_stream(0, &used.stream, kind));
+    used.kinds = usable();
+  }
   const auto end = [&gpu](const Used& used) {
     bytes_of_call = used.bytes;
     call = used.last_copy;
@@ -172,8 +191,8 @@ void be_the_library() {
     waits = false;
   };
   // The first launch in a stream makes something, too (cuda.cpp).
-  for (const Kind& each : kinds)
-    for (const Used& used : streams) submit(each, 1, used.stream);
+  for (const Used& used : streams)
+    for (const Kind& each : used.kinds) submit(each, 1, used.stream);
   for (const Used& used : streams) end(used);
   ready = true;
   std::mt19937 random(2);
@@ -181,11 +200,11 @@ void be_the_library() {
     if (begun == ended) continue;
     if (options.late) std::this_thread::sleep_for(2ms);
     for (int i = 0; i < copies_of_a_round; ++i) {
-      const size_t chosen = random() % kinds.size(), bytes = 1 + (size_t{1} << random() % 22);
-      const Kind& each = kinds[chosen];
+      const size_t chosen = random() % kinds, bytes = 1 + (size_t{1} << random() % 22);
+      Used& used = streams[options.by_kind ? chosen : random() % streams.size()];
+      const Kind& each = used.kinds[chosen];
       bytes_of_call = bytes;
       call = each.name;
-      Used& used = streams[options.by_kind ? chosen : random() % streams.size()];
       submit(each, bytes, used.stream);
       used.last_copy = each.name;
       used.bytes = bytes;

@@ -186,6 +186,22 @@ RANK_TEST(enqueue, S4_messages_between_devices_while_a_copy_waits, 2) {
     copy_to_the_host_behind_messages(Place::host, 1, peer, {Place::device, Place::other_device});
 }
 
+// The same of collectives in streams, which leave such memory to the CPU, and of longer ones.
+RANK_TEST(enqueue, S4_collectives_of_another_device_while_a_copy_waits, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  Stream stream;
+  for (const size_t length : {size_t{64}, bytes, size_t{4000000}}) {
+    Memory values(Place::other_device, length), here = pattern(length, key_of(rank)),
+        copied(Place::host, length);
+    if (rank == 0) values.fill(key_of(length));
+    MUST(MPIX_Bcast_enqueue(values, count(values), MPI_BYTE, 0, stream.comm()));
+    stream.copy(copied, here);
+    stream.synchronize();
+    EXPECT_HOLDS(values, key_of(length), length);
+    EXPECT_HOLDS(copied, key_of(rank), length);
+  }
+}
+
 // What the library found out about page-locked memory must not outlive it.
 RANK_TEST(enqueue, S4_pageable_memory_that_was_page_locked, 2) {
   if (const char* reason = why_not()) return skip(reason);

@@ -17,26 +17,30 @@ using namespace std::chrono_literals;
 
 class CopyBesideWaits : public SimTest {
  protected:
-  static constexpr size_t bytes = 1000;
+  static constexpr size_t bytes = 1000, most = 100;  // copies, each of memory of its own
 
   CopyBesideWaits() {
     word_ = reinterpret_cast<uint32_t*>(pinned_memory(sizeof *word_));
     *word_ = 0;
-    here_ = device_memory(bytes);
-    there_ = device_memory(bytes, 1);
-    host_ = pinned_memory(bytes);
+    here_ = device_memory(most * bytes);
+    there_ = device_memory(most * bytes, 1);
+    host_ = pinned_memory(most * bytes);
     EXPECT_EQ(gpu.enable_peer(0, 1), Error::none);
     EXPECT_TRUE(prepare_copies(0));
-    prepare_copies_in_use();
+    EXPECT_TRUE(prepare_copies(1));
   }
 
   struct Ends {
-    void *to, *from;
+    char *to, *from;
   };
   Ends out() const { return {host_, here_}; }
   Ends in() const { return {here_, host_}; }
   Ends get() const { return {here_, there_}; }
   Ends put() const { return {there_, here_}; }
+  Ends next(Ends ends) {
+    const size_t offset = used_++ % most * bytes;
+    return {ends.to + offset, ends.from + offset};
+  }
 
   // Streams that wait, each with such a copy behind.
   void wait_with(Ends ends, int streams) {
@@ -44,14 +48,17 @@ class CopyBesideWaits : public SimTest {
     for (int i = 0; i < streams; ++i) {
       Stream on = waiting_.emplace_back(stream());
       ASSERT_EQ(gpu.wait_word(on, word_, 1), Error::none);
-      ASSERT_EQ(gpu.copy(ends.to, ends.from, bytes, on), Error::none);
+      const Ends mine = next(ends);
+      ASSERT_EQ(gpu.copy(mine.to, mine.from, bytes, on), Error::none);
     }
   }
   void start(Ends ends) {
-    ASSERT_EQ(copies_.emplace_back().start(0, ends.to, ends.from, bytes), Error::none);
+    const Ends mine = next(ends);
+    ASSERT_EQ(copies_.emplace_back().start(0, mine.to, mine.from, bytes), Error::none);
   }
   void enqueue(Ends ends) {
-    ASSERT_EQ(copies_.emplace_back().enqueue(0, ends.to, ends.from, bytes), Error::none);
+    const Ends mine = next(ends);
+    ASSERT_EQ(copies_.emplace_back().enqueue(0, mine.to, mine.from, bytes), Error::none);
   }
   // Copies that hang are let go.
   void expect_ends() {
@@ -71,6 +78,7 @@ class CopyBesideWaits : public SimTest {
 
  private:
   uint32_t* word_ = nullptr;
+  size_t used_ = 0;
   char *here_ = nullptr, *there_ = nullptr, *host_ = nullptr;
   std::vector<Stream> waiting_;
   std::deque<Copy> copies_;

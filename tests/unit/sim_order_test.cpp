@@ -164,21 +164,21 @@ TEST_F(SimOrder, a_joined_stream_cannot_end_the_capture_and_leaves_it_with_the_f
 
 // As on NVIDIA GPUs, which have four queues for the copies of each direction.
 TEST_F(SimOrder, copies_behind_waits_keep_the_queues_of_their_direction) {
-  char *here = device_memory(8), *there = device_memory(8, 1), *host = pinned_memory(8);
+  char *here = device_memory(64), *there = device_memory(64, 1), *host = pinned_memory(64);
   auto* word = reinterpret_cast<uint32_t*>(pinned_memory(4));
   *word = 0;
   std::vector<Stream> waiting;
   for (int i = 0; i < 4; ++i) {
     waiting.push_back(stream());
     ASSERT_EQ(gpu.wait_word(waiting.back(), word, 1), Error::none);
-    ASSERT_EQ(gpu.copy(host, here, 8, waiting.back()), Error::none);
+    ASSERT_EQ(gpu.copy(host + 8 * i, here, 8, waiting.back()), Error::none);
   }
   Stream in = stream(), inside = stream(), between = stream(), out = stream(), other_device = stream(1);
-  ASSERT_EQ(gpu.copy(host, here, 8, out), Error::none);
-  ASSERT_EQ(gpu.copy(here, host, 8, in), Error::none);
-  ASSERT_EQ(gpu.copy(here, here + 4, 4, inside), Error::none);
-  ASSERT_EQ(gpu.copy(here, there, 8, between), Error::none);
-  ASSERT_EQ(gpu.copy(host, there, 8, other_device), Error::none);
+  ASSERT_EQ(gpu.copy(host + 32, here, 8, out), Error::none);
+  ASSERT_EQ(gpu.copy(here + 8, host + 48, 8, in), Error::none);
+  ASSERT_EQ(gpu.copy(here + 16, here, 8, inside), Error::none);
+  ASSERT_EQ(gpu.copy(here + 24, there, 8, between), Error::none);
+  ASSERT_EQ(gpu.copy(host + 40, there, 8, other_device), Error::none);
   for (Stream passes : {in, inside, between, other_device})
     EXPECT_EQ(gpu.synchronize_stream(passes), Error::none);
   EXPECT_EQ(gpu.query_stream(out), Error::not_ready);

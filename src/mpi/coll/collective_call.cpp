@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "device/copy.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
 #include "mpi/datatype/layout.h"
@@ -186,9 +185,7 @@ int Region::device() const {
 int Region::find_device() const {
   for (const Block& block : blocks) {
     const void* at = first_data_byte(address, block.datatype, block.offset);
-    if (!device::is_device_memory(at, &found_)) continue;
-    device::note_device(found_.memory.device);
-    return found_.memory.device;
+    if (device::is_device_memory(at, &found_)) return found_.memory.device;
   }
   return -1;
 }

@@ -87,7 +87,6 @@ class Partitioned : public Operation {
     came_ = -1;
     host_error_ = error_ = MPI_SUCCESS;
     device_ = device::device_at(first_data_byte(buffer_.address, layout_));
-    device::note_device(device_);
     const int result = real.Start(&request_);
     if (words_ && result == MPI_SUCCESS) progress_thread().begin_enqueued();
     return result;

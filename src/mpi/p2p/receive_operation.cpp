@@ -8,7 +8,6 @@
 #include "base/options.h"
 #include "base/statistics.h"
 #include "device/classify.h"
-#include "device/copy.h"
 #include "device/small_copy.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/communicator.h"
@@ -107,7 +106,6 @@ int Receive::start() {
     return MPI_SUCCESS;
   }
   if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
-  device::note_device(device_);
   if (into_device()) network::note_device(device_);
   if (layout_.bytes > 0 && !early()) check_streams(device_, BufferUse::received);
   int sender = -1;

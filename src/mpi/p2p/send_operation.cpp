@@ -10,7 +10,6 @@
 #include "base/options.h"
 #include "base/statistics.h"
 #include "device/classify.h"
-#include "device/copy.h"
 #include "device/small_copy.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/error_handler.h"
@@ -65,7 +64,6 @@ int Send::start_counted(const p2p::MessageKey& key, int receiver) {
   if (!early()) check_streams(allocation.device, BufferUse::sent);
 
   uint64_t bytes = static_cast<uint64_t>(layout.bytes);
-  device::note_device(allocation.device);
   network::note_device(allocation.device);
   if (layout.contiguous && network::native(allocation, bytes) && network::reaches(receiver) &&
       !buffer_at_once_ && !early()) {

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "device/copy.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/stream_check.h"
 #include "mpi/network/network.h"
@@ -31,7 +30,6 @@ bool OriginBuffer::open(const void* address, MPI_Count count, MPI_Datatype datat
       device::certainly_host(first) ? device::Allocation{} : device::classify(first);
   const bool on_device = memory.kind == device::MemoryKind::device;
   buffer_.device = on_device ? memory.device : -1;
-  device::note_device(buffer_.device);
   check_streams(buffer_.device, written ? BufferUse::received : BufferUse::sent);
   if (layout_.contiguous) {
     buffer_.view = {user, bytes()};

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "device/classify.h"
-#include "device/copy.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/request.h"
@@ -102,7 +101,6 @@ int Targets::create(void* base, MPI_Aint size, MPI_Aint disp_unit, bool dynamic,
   mine.size = size;
   mine.disp_unit = disp_unit;
   mine.device = size > 0 ? device::device_at(base) : -1;
-  device::note_device(mine.device);
   export_memory(&mine, of_node);
   if (!of_node.empty() && of_node.front() == node_ranks_[static_cast<size_t>(rank_)]) {
     words_memory_ = engine().node()->memory().create(of_node.size() * sizeof(rma::TargetWords));

@@ -8,7 +8,6 @@
 #include <climits>
 #include <vector>
 
-#include "device/copy.h"
 #include "mpi/abi/host_support.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
@@ -46,39 +45,45 @@ int start_early(Function function, const UserBuffer* sent, std::unique_ptr<Opera
   return start_detached(std::move(operation), started);
 }
 
+// Classifies the memory of an operation before it is enqueued, so that copies can be prepared on its device.
+// Remembers what it finds.
+UserBuffer classified(void* buf, MPI_Count count, MPI_Datatype datatype, bool exists) {
+  UserBuffer buffer{buf, count, datatype};
+  if (exists && intercepting() && !is_invalid(buf, count, datatype)) (void)is_device(&buffer);
+  return buffer;
+}
+
 Work send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
-  device::note_memory(buf);
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
     return count > INT_MAX ? fairlead_Isend_c(buf, count, type->get(), dest, tag, comm, request)
                            : MPI_Isend(buf, static_cast<int>(count), type->get(), dest, tag, comm, request);
   };
+  const bool exists = dest != MPI_PROC_NULL;
+  const UserBuffer user = classified(const_cast<void*>(buf), count, datatype, exists);
   auto early = [=](StreamGate gate, Operation** started) {
-    UserBuffer buffer{const_cast<void*>(buf), count, datatype};
+    UserBuffer buffer = user;
     if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
         is_refused(count, datatype))
       return Operation::cannot_be_early;
     return start_early(Function::Isend, &buffer,
                        std::make_unique<Send>(SendMode::standard, buffer, dest, tag, comm), gate, started);
   };
-  const bool exists = dest != MPI_PROC_NULL;
   return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
 }
 
 Work receive(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm) {
-  device::note_memory(buf);
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
     return count > INT_MAX ? fairlead_Irecv_c(buf, count, type->get(), source, tag, comm, request)
                            : MPI_Irecv(buf, static_cast<int>(count), type->get(), source, tag, comm, request);
   };
+  const bool exists = source != MPI_PROC_NULL;
+  const UserBuffer user = classified(buf, count, datatype, exists);
   auto early = [=](StreamGate gate, Operation** started) {
-    UserBuffer buffer{buf, count, datatype};
     if (!intercepting() || is_invalid(buf, count, datatype) || is_refused(count, datatype))
       return Operation::cannot_be_early;
-    (void)is_device(&buffer);  // which it remembers
-    return start_early(Function::Irecv, nullptr, std::make_unique<Receive>(buffer, source, tag, comm), gate,
+    return start_early(Function::Irecv, nullptr, std::make_unique<Receive>(user, source, tag, comm), gate,
                        started);
   };
-  const bool exists = source != MPI_PROC_NULL;
   return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
 }
 
@@ -206,8 +211,8 @@ int enqueue_operation(MPI_Comm comm, StartOperation start) {
 }
 int enqueue_collective(const CollectiveCall& call) {
   if (const auto result = enqueue_in_stream(call)) return *result;
-  device::note_memory(call.sendbuf);
-  device::note_memory(call.recvbuf);
+  for (const void* buffer : {call.sendbuf, static_cast<const void*>(call.recvbuf)})
+    (void)is_device(buffer);  // as classified()
   return enqueue_operation(call.comm, has_arrays(call.function) ? start_with_arrays(call) : start_of(call));
 }
 

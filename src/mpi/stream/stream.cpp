@@ -74,7 +74,7 @@ void give_back(uint32_t* word) {
 // needs is made before. More than this only makes it faster.
 void prepare_progress(int device) {
   if (device::prepare_copies(device)) device::set_device_of_progress(device);
-  device::prepare_copies_in_use();
+  device::prepare_copies_of_seen();
   (void)device::Slot::take();
   (void)device::pool_slab(device);
   if (node::Node* node = engine().node(); node && options().ipc) {

@@ -224,6 +224,7 @@ static int enqueue_on(const StreamCommunicator& mine, Handle handle,
     kernels::load_missed_code();
   std::erase_if(operations, [](const auto& operation) { return operation->ended; });
   if (operations.empty()) return MPI_SUCCESS;
+  device::prepare_copies_of_seen();
   const int count = static_cast<int>(operations.size());
   mine.errors->outstanding += count;
   for (int i = 0; i < count; ++i) progress_thread().begin_enqueued();

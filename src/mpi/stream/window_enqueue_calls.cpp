@@ -6,7 +6,6 @@
 // is started again, and a flush is an operation of the engine. On windows of the host MPI, which has no flush
 // that can be polled, the thread that makes progress waits in MPI_Win_flush.
 
-#include "device/copy.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
@@ -66,7 +65,7 @@ int enqueue_flush(MPI_Win win, int target) {
 template <class Call, class Address, class... Op>
 int enqueue_access(Call call, Address origin, int origin_count, MPI_Datatype origin_type, int target,
                    MPI_Aint displacement, int target_count, MPI_Datatype target_type, MPI_Win win, Op... op) {
-  device::note_memory(origin);
+  (void)is_device(origin, origin_type);  // before it is enqueued: so copies are prepared on the device
   return enqueue_on_window(win, false,
                            [=, of_origin = std::make_shared<KeptType>(origin_type),
                             of_target = std::make_shared<KeptType>(target_type)](MPI_Request*) {
