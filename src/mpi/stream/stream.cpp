@@ -382,8 +382,10 @@ void GpuStream::report_stall() {
   std::lock_guard lock(mutex_);
   const Enqueued& first = *under_way_.front();
   const Operation* operation = first.early ? first.early : engine().find(first.request);
-  log_line(LogLevel::warn, "a GPU stream still waits for %s",
-           operation ? operation->in_words().c_str() : "an operation of the host MPI");
+  log_line(
+      LogLevel::warn,
+      "a GPU stream still waits for %s; causes besides a late partner: docs/streams.md, \"What can hang\"",
+      operation ? operation->in_words().c_str() : "an operation of the host MPI");
 }
 
 bool GpuStream::is_in_graphs() {
