@@ -89,7 +89,7 @@ Work receive(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int 
 
 // The nonblocking function of MPI for a collective that the stream may do, too.
 StartOperation start_of(const CollectiveCall& call) {
-  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) {
+  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) -> int {
     const MPI_Datatype sendtype = from->get(), recvtype = to->get();
     const int sends = static_cast<int>(call.sendcount), receives = static_cast<int>(call.recvcount);
     const void* const in = call.sendbuf;
@@ -147,7 +147,7 @@ StartOperation start_with_arrays(CollectiveCall call) {
   };
   keep_all(&call.sendtypes, position.neighbors.out.size(), &kept->sent);
   keep_all(&call.recvtypes, position.neighbors.in.size(), &kept->received);
-  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) {
+  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) -> int {
     const MPI_Datatype sendtype = from->get(), recvtype = to->get();
     const int *sendcounts = call.sendcounts.as<int>(), *recvcounts = call.recvcounts.as<int>();
     (void)kept;  // what the call points to

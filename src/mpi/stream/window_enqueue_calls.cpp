@@ -52,7 +52,7 @@ class Flush : public Operation {
 };
 
 int enqueue_flush(MPI_Win win, int target) {
-  return enqueue_on_window(win, true, [=](MPI_Request* request) {
+  return enqueue_on_window(win, true, [=](MPI_Request* request) -> int {
     if (target == MPI_PROC_NULL) return MPI_SUCCESS;
     if (std::shared_ptr<Window> window = find_window(win))
       return hand_out(std::make_unique<Flush>(std::move(window), target), request);
