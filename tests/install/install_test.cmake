@@ -27,6 +27,7 @@ file(REMOVE_RECURSE ${WORK})
 need(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/installed)
 file(RENAME ${WORK}/installed ${WORK}/moved)
 set(prefix ${WORK}/moved)
+need(${BUILD_SOURCE}/packaging/check-runpaths --origin ${prefix})
 foreach(file IN ITEMS share/man/man1/fairlead.1 share/man/man1/fairlead-run.1 share/man/man7/fairlead-options.7
         share/bash-completion/completions/fairlead include/fairlead/device.h include/fairlead/kernel.h
         share/fairlead/openmpi/cuda/bin/ompi_info share/fairlead/openmpi/rocm/include/mpi-ext.h
