@@ -230,6 +230,18 @@ class MpiOfALauncher(ToolTest):
         self.assertIn("RPATH comes before LD_LIBRARY_PATH", said)
         self.assertIn(f"messages go by {elsewhere}/libmpi_abi.so.1", said)
 
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_a_loader_that_a_program_brings_along_is_not_run(self):
+        """The file that somebody was handed says which program the kernel starts to load it."""
+        started = os.path.join(self.prefix, "started")
+        loader = script(self.prefix, "ld-linux-x86-64.so.2", f"#!/bin/sh\ntouch {started}\n")
+        program = os.path.join(self.prefix, "handed")
+        subprocess.run(["gcc", "-x", "c", "-", "-x", "none", self.library("libmpi_abi.so.1"), "-o", program,
+                        f"-Wl,--dynamic-linker,{loader}", f"-Wl,-rpath,{self.lib}"], text=True, check=True,
+                       input="int MPI_Finalize(void); int main(void) { return MPI_Finalize(); }")
+        self.line("--mpi", self.launcher("abi"), program)
+        self.assertFalse(os.path.exists(started))
+
 
 class Ranks(ToolTest):
     def test_exit_code_passes_through(self):
@@ -427,7 +439,9 @@ class Refusals(ToolTest):
             # The tool alone, as from a build of other MPIs.
             os.mkdir(os.path.join(folder, "bin"))
             lonely = shutil.copy(TOOL, os.path.join(folder, "bin"))
-            result = subprocess.run([lonely, "run", "-n", "2", example(MPIS[0])], text=True, capture_output=True)
+            libraries = os.path.join(os.path.dirname(os.path.dirname(TOOL)), "lib")
+            result = subprocess.run([lonely, "run", "-n", "2", example(MPIS[0])], text=True, capture_output=True,
+                                    env={**os.environ, "LD_LIBRARY_PATH": libraries})
             self.assertEqual(result.returncode, 2)
             self.assertIn("built without a library", result.stderr)
 

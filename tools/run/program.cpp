@@ -66,9 +66,25 @@ std::string loader_of(std::ifstream& file) {
   return {};
 }
 
+// Whether the system brought this loader. A path with ".." or of another folder may lead anywhere.
+bool is_of_the_system(const std::string& loader) {
+  constexpr const char* folders[] = {"/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/"};
+  const std::filesystem::path path(loader);
+  const std::string name = path.filename().string();
+  return path.lexically_normal() == path && (name.starts_with("ld-linux") || name.starts_with("ld-musl")) &&
+         std::ranges::any_of(folders, [&](const char* folder) { return loader.starts_with(folder); });
+}
+
+std::string loader_of_this_tool() {
+  std::ifstream own(own_path(), std::ios::binary);
+  return loader_of(own);
+}
+
 // What the loader says it would load, with LD_LIBRARY_PATH as it is or, where `folders` is not empty, as
 // that.
 std::string listing(const std::string& loader, const std::string& program, const std::string& folders = {}) {
+  if (!is_of_the_system(loader) && loader != loader_of_this_tool())
+    return listing(loader_of_this_tool(), program, folders);
   std::vector<std::pair<std::string, std::string>> environment;
   if (!folders.empty()) environment.emplace_back("LD_LIBRARY_PATH", folders);
   Captured list = capture({loader, "--list", program}, Stderr::merge, environment);
@@ -96,10 +112,8 @@ std::string library_listing(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string loader = loader_of(file);
   // A library names no loader: that of this process loads it.
-  if (file.is_open() && loader.empty() && path.find(".so") != std::string::npos) {
-    std::ifstream own(own_path(), std::ios::binary);
-    loader = loader_of(own);
-  }
+  if (file.is_open() && loader.empty() && path.find(".so") != std::string::npos)
+    loader = loader_of_this_tool();
   return loader.empty() ? "" : listing(loader, path);
 }
 
