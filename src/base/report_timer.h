@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Determines when a collective reports for which ranks it waits: every FAIRLEAD_STALL_REPORT_S seconds.
+// Determines when a wait is reported: every FAIRLEAD_STALL_REPORT_S seconds from its first question on.
 
 #pragma once
 
@@ -12,20 +12,21 @@ namespace fairlead {
 
 class ReportTimer {
  public:
-  // Restarts the interval now.
-  void restart() { since_ = Clock::now(); }
-  // Returns whether the interval is over, and if so restarts it.
-  bool is_over() {
-    auto now = Clock::now();
-    if (options().stall_report_s == 0 || now - since_ < std::chrono::seconds(options().stall_report_s))
-      return false;
-    since_ = now;
-    return true;
+  using Clock = std::chrono::steady_clock;
+
+  // The next question begins another wait.
+  void restart() { began_ = {}; }
+  // How many seconds the wait has lasted, if it is to be reported now; otherwise 0.
+  int due(Clock::time_point now = Clock::now()) {
+    if (began_ == Clock::time_point{}) began_ = reported_ = now;
+    const std::chrono::seconds period(options().stall_report_s);
+    if (period.count() == 0 || now - reported_ < period) return 0;
+    reported_ = now;
+    return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(now - began_).count());
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point since_ = Clock::now();
+  Clock::time_point began_, reported_;
 };
 
 }  // namespace fairlead

@@ -14,10 +14,11 @@ bool DeadOwnerDetector::owner_died(const AccumulateLock& accumulate_lock) {
   constexpr auto between_looks = std::chrono::seconds(1);
   const uint64_t holder = accumulate_lock.holder();
   if (holder == 0) return false;
-  if (report_timer_.is_over())
-    log_line(LogLevel::warn,
-             "an accumulate still waits for process %llu, which accumulates into the same target",
-             static_cast<unsigned long long>(holder));
+  if (const int seconds = report_timer_.due())
+    log_line(
+        LogLevel::warn,
+        "an accumulate has been waiting for %d s for process %llu, which accumulates into the same target",
+        seconds, static_cast<unsigned long long>(holder));
   const Clock::time_point now = Clock::now();
   if (now - looked_ < between_looks) return false;
   looked_ = now;

@@ -253,17 +253,16 @@ void CollectiveOperation::over(int error) {
 
 // Names the ranks that keep the others waiting.
 void CollectiveOperation::complain_of_missing() {
-  if (!report_timer_.is_over()) return;
-  std::string ranks;
-  for (int member : state_->slot()->missing(number_))
-    ranks += (ranks.empty() ? "" : ", ") + std::to_string(state_->world_rank(member));
+  const int seconds = report_timer_.due();
+  if (seconds == 0) return;
+  std::vector<int> ranks;
+  for (int member : state_->slot()->missing(number_)) ranks.push_back(state_->world_rank(member));
   if (ranks.empty()) return;
   log_line(
       LogLevel::warn,
-      "rank %d has been waiting in collective %llu of a communicator of %d ranks for %d s; not there yet: "
-      "rank %s",
+      "rank %d has been waiting in collective %llu of a communicator of %d ranks for %d s; not there yet: %s",
       state_->world_rank(state_->position().rank), static_cast<unsigned long long>(number_),
-      state_->position().size, static_cast<int>(options().stall_report_s), ranks.c_str());
+      state_->position().size, seconds, ranks_in_words(ranks).c_str());
 }
 
 // This rank is about to enter a host MPI call that cannot be polled. An undecided collective goes to the host

@@ -80,6 +80,12 @@ int refuse_call(const char* function, int code, const std::string& why) {
   return raise_error(MPI_COMM_WORLD, code, "the call");
 }
 
+std::string ranks_in_words(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank" : "ranks";
+  for (size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? " " : ", ") + std::to_string(ranks[i]);
+  return text;
+}
+
 std::string bytes_in_words(MPI_Count bytes) {
   return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
 }

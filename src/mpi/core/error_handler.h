@@ -9,6 +9,7 @@
 #include "mpi/abi/host_mpi.h"
 //
 #include <string>
+#include <vector>
 
 #include "mpi/datatype/layout.h"
 
@@ -26,6 +27,8 @@ std::string lacks_threads(const char* who);
 
 // "to rank 1 with tag 5", "from any rank with any tag"
 std::string peer_in_words(const char* direction, int rank, int tag);
+// "rank 0", "ranks 0, 2"
+std::string ranks_in_words(const std::vector<int>& ranks);
 std::string bytes_in_words(MPI_Count bytes);
 
 // Returns text about a buffer that extends beyond its allocation in device memory, to append to the

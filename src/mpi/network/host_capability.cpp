@@ -201,12 +201,12 @@ void end_capability() {
 
 bool capability_is_decided() {
   std::lock_guard lock(engine().mutex());
-  if (under_way && trial->tried() && waiting.is_over())
+  if (const int seconds = under_way && trial->tried() ? waiting.due() : 0)
     log_line(
         LogLevel::warn,
-        "messages by which Fairlead tries whether the host MPI moves device memory (%s) have not arrived; "
-        "if the job hangs, set FAIRLEAD_NETWORK=staged",
-        claim.words.c_str());
+        "messages by which Fairlead tries whether the host MPI moves device memory (%s) have not arrived "
+        "for %d s; if the job hangs, set FAIRLEAD_NETWORK=staged",
+        claim.words.c_str(), seconds);
   return !under_way;
 }
 

@@ -229,10 +229,10 @@ int Targets::host_barrier() const {
   return poll_host([&](MPI_Request* request) { return real.Ibarrier(comm_, request); });
 }
 
-void Targets::complain(const char* what, int whom) const {
+void Targets::complain(const char* what, int whom, int seconds) const {
   const std::string rank = whom >= 0 ? " of rank " + std::to_string(whom) : "";
-  log_line(LogLevel::warn, "rank %d of a window of %d ranks still waits for %s%s", rank_, size(), what,
-           rank.c_str());
+  log_line(LogLevel::warn, "rank %d of a window of %d ranks has been waiting for %d s for %s%s", rank_,
+           size(), seconds, what, rank.c_str());
 }
 
 }  // namespace fairlead::mpi

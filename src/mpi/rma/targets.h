@@ -90,7 +90,7 @@ class Targets {
         if (done()) return;
       }
       engine().progress();
-      if (report_timer.is_over()) complain(what, whom);
+      if (const int seconds = report_timer.due()) complain(what, whom, seconds);
     }
   }
 
@@ -104,7 +104,7 @@ class Targets {
   bool map_all();
   const Mapping* mapping(int target, int device);
   int host_barrier() const;
-  void complain(const char* what, int whom) const;
+  void complain(const char* what, int whom, int seconds) const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;

@@ -372,20 +372,20 @@ bool GpuStream::advance() {
   }
   if (happened || under_way_.empty())
     stalled_.restart();
-  else if (stalled_.is_over())
-    report_stall();
+  else if (const int seconds = stalled_.due())
+    report_stall(seconds);
   return happened;
 }
 
 // Names the first operation, for which the others may wait.
-void GpuStream::report_stall() {
+void GpuStream::report_stall(int seconds) {
   std::lock_guard lock(mutex_);
   const Enqueued& first = *under_way_.front();
   const Operation* operation = first.early ? first.early : engine().find(first.request);
-  log_line(
-      LogLevel::warn,
-      "a GPU stream still waits for %s; causes besides a late partner: docs/streams.md, \"What can hang\"",
-      operation ? operation->in_words().c_str() : "an operation of the host MPI");
+  log_line(LogLevel::warn,
+           "a GPU stream has been waiting for %d s for %s; causes besides a late partner: docs/streams.md, "
+           "\"What can hang\"",
+           seconds, operation ? operation->in_words().c_str() : "an operation of the host MPI");
 }
 
 bool GpuStream::is_in_graphs() {

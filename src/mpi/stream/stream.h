@@ -126,7 +126,7 @@ class GpuStream {
   bool may_start_early();
   std::shared_ptr<Enqueued> next_reached();
   void end(Enqueued& operation, int error);
-  void report_stall();
+  void report_stall(int seconds);
 
   device::Stream stream_ = nullptr;
   int device_ = -1;

@@ -31,12 +31,13 @@ void await_ranks(MPI_Comm comm, bool reports, const Done& done) {
   ReportTimer report_timer;
   for (Backoff backoff; !done(); backoff.pause()) {
     engine().progress();
-    if (!reports || !report_timer.is_over()) continue;
+    const int seconds = reports ? report_timer.due() : 0;
+    if (seconds == 0) continue;
     int size = 0;
     PMPI_Comm_size(comm, &size);
     log_line(LogLevel::warn,
              "a collective over several nodes has been waiting for %d s; not there yet: some of the %d ranks",
-             static_cast<int>(options().stall_report_s), size);
+             seconds, size);
   }
 }
 

@@ -343,10 +343,10 @@ class HierarchicalCollective {
       result = real.Test(&request, &here, MPI_STATUS_IGNORE);
       if (here) break;
       engine().progress();
-      if (report_timer.is_over())
+      if (const int seconds = report_timer.due())
         log_line(LogLevel::warn,
                  "a collective over %d nodes has been waiting for %d s; not there yet: some of the %d ranks",
-                 hierarchy_.nodes(), static_cast<int>(options().stall_report_s), hierarchy_.ranks());
+                 hierarchy_.nodes(), seconds, hierarchy_.ranks());
     }
     note(result);
     if (worst) note(MPI_ERR_OTHER);

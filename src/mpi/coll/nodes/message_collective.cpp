@@ -297,11 +297,12 @@ void MessageCollective::advance() {
 }
 
 void MessageCollective::report_stall() {
-  if (arrived_ == arrivals_.size() || !report_timer_.is_over()) return;
+  const int seconds = arrived_ == arrivals_.size() ? 0 : report_timer_.due();
+  if (seconds == 0) return;
   const int late = rank_in_world(*messages_, arrivals_[arrived_].receive.source());
   log_line(LogLevel::warn,
            "a collective over several nodes has been waiting for %d s; nothing came yet from rank %d",
-           static_cast<int>(options().stall_report_s), late);
+           seconds, late);
 }
 
 int MessageCollective::finish(MPI_Status* status) {

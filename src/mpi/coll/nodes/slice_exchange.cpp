@@ -207,18 +207,17 @@ bool SliceExchange::arrived() {
 
 // The host MPI does not tell which of these ranks is missing.
 void SliceExchange::complain_of_missing() {
-  if (!report_timer_.is_over()) return;
-  std::string ranks;
+  const int seconds = report_timer_.due();
+  if (seconds == 0) return;
+  std::vector<int> ranks;
   for (int node = 0; node < hierarchy_.nodes(); ++node) {
     if (node == hierarchy_.my_node()) continue;
-    int member = hierarchy_.members(node)[static_cast<size_t>(hierarchy_.my_local_rank())];
-    ranks += (ranks.empty() ? "" : ", ") + std::to_string(member);
+    ranks.push_back(hierarchy_.members(node)[static_cast<size_t>(hierarchy_.my_local_rank())]);
   }
-  log_line(
-      LogLevel::warn,
-      "a collective between %d nodes has been waiting for %d s for ranks of other nodes: for one or more "
-      "of %s in its communicator, or others in their nodes",
-      hierarchy_.nodes(), static_cast<int>(options().stall_report_s), ranks.c_str());
+  log_line(LogLevel::warn,
+           "a collective between %d nodes has been waiting for %d s; not there yet: some of %s in its "
+           "communicator, or of the others in their nodes",
+           hierarchy_.nodes(), seconds, ranks_in_words(ranks).c_str());
 }
 
 int SliceExchange::finish(MPI_Status* status) {
