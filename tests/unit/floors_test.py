@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that includes in src go down only: a folder includes itself and the folders below it (CONTRIBUTING.md).
 
-In the folders of FILES it proves the same for the files.
+In the folders of FILES it proves the same for the files. It also compares the pages: the tables of floors with FLOORS,
+the README of each folder with its files and with what they include, the states of a rendezvous with their page.
 
 usage: floors_test.py SRC
 """
@@ -65,8 +66,20 @@ def is_below(there, here, level):
     return there in level and level[there] < level[here]
 
 
-def mistakes(src):
-    for path in sorted(p for p in src.rglob("*") if p.suffix in (".h", ".cpp", ".inc", ".in")):
+def included(path, src):
+    """The files of src that the file includes, with the numbers of the lines."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = INCLUDE.match(line)
+        if found and (src / found[1]).is_file():
+            yield number, Path(found[1])
+
+
+def sources(src):
+    return sorted(p for p in src.rglob("*") if p.suffix in (".h", ".cpp", ".inc", ".in"))
+
+
+def wrong_includes(src):
+    for path in sources(src):
         here = folder_of(path.relative_to(src))
         file = (here, path.stem)
         if here not in LEVEL:
@@ -75,25 +88,77 @@ def mistakes(src):
         if here in FILES and file not in LEVEL_OF_FILE:
             yield f"{path}: add it to FILES in {Path(__file__).name}"
             continue
-        for number, line in enumerate(path.read_text().splitlines(), 1):
-            found = INCLUDE.match(line)
-            if not found or not (src / found[1]).is_file():
-                continue
-            there = folder_of(Path(found[1]))
-            other = (there, Path(found[1]).stem)
+        for number, name in included(path, src):
+            there = folder_of(name)
+            other = (there, name.stem)
             if there != here and not is_below(there, here, LEVEL):
-                yield f"{path}:{number}: {here} may not include {found[1]}: {there} is not below it"
+                yield f"{path}:{number}: {here} may not include {name}: {there} is not below it"
             if there == here and here in FILES and other != file and not is_below(other, file, LEVEL_OF_FILE):
-                yield f"{path}:{number}: {path.name} may not include {found[1]}, which is not below it"
+                yield f"{path}:{number}: {path.name} may not include {name}, which is not below it"
+
+
+def names_in(text, known):
+    """The known names among those in backticks, in the order of the text."""
+    return [name for name in re.findall(r"`([\w/]+)`", text) if name in known]
+
+
+def wrong_tables(src):
+    """A table lists each floor once, in their order."""
+    floor_plan = src.parent / "docs/design/README.md"
+    rows = re.findall(r"^\| (`.*?) \|", floor_plan.read_text().split("## Floor plan")[1].split("\n## ")[0], re.M)
+    of_src = names_in("\n".join(rows), LEVEL)[::-1]
+    readme = src / "mpi/README.md"
+    of_mpi = ["mpi/" + name for row in re.findall(r"^\| (\[.*?) \|", readme.read_text(), re.M)
+              for name in names_in(row, {folder.removeprefix("mpi/") for folder in LEVEL})]
+    for page, table, wanted in (
+        (floor_plan, of_src, set(LEVEL)),
+        (readme, of_mpi, {folder for folder in LEVEL if folder.startswith("mpi/")}),
+    ):
+        for folder in sorted(wanted ^ set(table)):
+            yield f"{page}: the table of folders {'has no floor' if folder in table else 'lacks'} {folder}"
+        for lower, higher in zip(table, table[1:]):
+            if LEVEL[lower] > LEVEL[higher]:
+                yield f"{page}: {lower} and {higher} are in the wrong order"
+
+
+def wrong_readmes(src):
+    """The README of a folder names its files, and what they include."""
+    uses = {folder: set() for folder in LEVEL}
+    for path in sources(src):
+        uses[folder_of(path.relative_to(src))] |= {folder_of(name) for _, name in included(path, src)}
+    for folder, used in uses.items():
+        readme = src / folder / "README.md"
+        text = readme.read_text()
+        for path in sorted((src / folder).iterdir()):
+            if path.suffix in (".h", ".cpp", ".def", ".py") and not re.search(rf"`{path.stem}\b", text):
+                yield f"{readme}: does not name {path.name}"
+        line = re.search(r"^Uses: (.*?)(Used by|$)", text, re.M)
+        told = set(names_in(line[1], LEVEL)) if line else set()
+        for other in sorted(told ^ (used - {folder})):
+            yield f"{readme}: 'Uses' {'need not name' if other in told else 'does not name'} {other}"
+
+
+def wrong_states(src):
+    page = src.parent / "docs/design/messages.md"
+    section = page.read_text().split("### The states of a rendezvous")[1].split("\n### ")[0]
+    enumerators = re.search(r"enum class RendezvousState[^{]*{(.*?)}", (src / "node/segment.h").read_text(), re.S)[1]
+    states = set(re.findall(r"\w+", enumerators))
+    drawn = {name for line in section.split("```")[1].splitlines()
+             for name in re.findall(r"\w+", re.sub(r"-[sr]->|-r-| {3,}[^-`|]*$", " ", line))}
+    for state in sorted(states - drawn - set(re.findall(r"`(\w+)`", section))):
+        yield f"{page}: the states of a rendezvous lack {state}"
+    for state in sorted(drawn - states):
+        yield f"{page}: a rendezvous has no state {state}"
 
 
 def main():
     if len(sys.argv) != 2 or not (Path(sys.argv[1]) / "mpi").is_dir():
         print(__doc__.strip(), file=sys.stderr)
         return 2
-    found = list(mistakes(Path(sys.argv[1])))
+    src = Path(sys.argv[1]).resolve()
+    found = [line for check in (wrong_includes, wrong_tables, wrong_readmes, wrong_states) for line in check(src)]
     print(*found, sep="\n", end="\n" if found else "")
-    print(f"{len(LEVEL)} floors, {len(found)} includes that do not go down")
+    print(f"{len(LEVEL)} floors, {len(found)} mistakes")
     return 1 if found else 0
 
 
