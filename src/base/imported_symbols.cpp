@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 namespace fairlead {
 namespace {
@@ -99,7 +100,8 @@ bool LoadedObject::contains(const void* address) const {
   return at >= memory_.begin && at < memory_.end;
 }
 
-bool LoadedObject::for_each_import(const std::function<void(const ImportedSymbol&)>& visit) const {
+bool LoadedObject::for_each_import(Access access,
+                                   const std::function<void(const ImportedSymbol&)>& visit) const {
   if (!dynamic_) return false;
   const ElfW(Sym)* symbols = nullptr;
   const char* names = nullptr;
@@ -135,8 +137,9 @@ bool LoadedObject::for_each_import(const std::function<void(const ImportedSymbol
         break;
     }
   }
-  Writable writable(read_only_.begin, read_only_.end);
-  if (!symbols || !names || !writable) return false;
+  std::optional<Writable> writable;
+  if (access == Access::write) writable.emplace(read_only_.begin, read_only_.end);
+  if (!symbols || !names || (writable && !*writable)) return false;
   for (const Table& table : {data, calls})
     for (size_t i = 0; i < table.bytes / sizeof(ElfW(Rela)); ++i) {
       const ElfW(Rela)& relocation = table.first[i];

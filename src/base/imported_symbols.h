@@ -28,9 +28,11 @@ class LoadedObject {
   explicit operator bool() const { return dynamic_ != nullptr; }
   bool contains(const void* address) const;
 
-  // Calls `visit` for each reference, which may write to its place. Returns false if the references cannot be
-  // read or made writable; then it has visited none. No other thread may do the same at the same time.
-  bool for_each_import(const std::function<void(const ImportedSymbol&)>& visit) const;
+  // Calls `visit` for each reference, which may write to its place with Access::write: then no other thread
+  // may do the same at the same time. Returns false if the references cannot be read or made writable; then
+  // it has visited none.
+  enum class Access { read, write };
+  bool for_each_import(Access access, const std::function<void(const ImportedSymbol&)>& visit) const;
 
  private:
   struct Range {

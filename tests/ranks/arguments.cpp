@@ -4,7 +4,7 @@
 // returns for the same arguments on host memory, whatever the memory is and whether device operations are
 // active.
 //
-// The expected class comes from the profiling name (PMPI_X), which reaches the host MPI past Fairlead. All
+// The expected class comes from HOST_MPI(X), the host MPI past Fairlead. All
 // communicators are of this process alone, so that a call that is not refused cannot wait for anybody.
 
 #include "arguments.h"
@@ -237,12 +237,12 @@ class Objects {
 class MatchedMessage {
  public:
   explicit MatchedMessage(const Objects& objects) : comm_(objects.comm()) {
-    MUST(PMPI_Isend(nullptr, 0, MPI_BYTE, 0, tag, comm_, &sent_));
-    MUST(PMPI_Mprobe(0, tag, comm_, &message, MPI_STATUS_IGNORE));
+    MUST(HOST_MPI(Isend)(nullptr, 0, MPI_BYTE, 0, tag, comm_, &sent_));
+    MUST(HOST_MPI(Mprobe)(0, tag, comm_, &message, MPI_STATUS_IGNORE));
   }
   ~MatchedMessage() {
-    MUST(PMPI_Mrecv(nullptr, 0, MPI_BYTE, &message, MPI_STATUS_IGNORE));
-    MUST(PMPI_Wait(&sent_, MPI_STATUS_IGNORE));
+    MUST(HOST_MPI(Mrecv)(nullptr, 0, MPI_BYTE, &message, MPI_STATUS_IGNORE));
+    MUST(HOST_MPI(Wait)(&sent_, MPI_STATUS_IGNORE));
   }
   MPI_Message message = MPI_MESSAGE_NULL;
 
@@ -272,20 +272,20 @@ class TheWindow {
  public:
   TheWindow(Given& given, Window state, bool of_host) : given_(given), state_(state), of_host_(of_host) {
     if (state == Window::none) return;
-    MUST((of_host ? PMPI_Win_create : MPI_Win_create)(given.buffer, room, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
-                                                      &given.win));
+    MUST((of_host ? HOST_MPI(Win_create) : MPI_Win_create)(given.buffer, room, 1, MPI_INFO_NULL,
+                                                           MPI_COMM_WORLD, &given.win));
     MUST(MPI_Win_set_errhandler(given.win, MPI_ERRORS_RETURN));
     fence();
   }
   ~TheWindow() {
     if (state_ == Window::none) return;
     fence();
-    MUST((of_host_ ? PMPI_Win_free : MPI_Win_free)(&given_.win));
+    MUST((of_host_ ? HOST_MPI(Win_free) : MPI_Win_free)(&given_.win));
   }
 
  private:
   void fence() {
-    if (state_ == Window::fenced) MUST((of_host_ ? PMPI_Win_fence : MPI_Win_fence)(0, given_.win));
+    if (state_ == Window::fenced) MUST((of_host_ ? HOST_MPI(Win_fence) : MPI_Win_fence)(0, given_.win));
   }
   Given& given_;
   Window state_;
@@ -358,11 +358,11 @@ RANK_TEST(arguments, what_cannot_be_started_is_not, 1) {
   Memory host(Place::host, room), device(Place::device, room);
   MPI_Request request = MPI_REQUEST_NULL;
   // What the host MPI says of a request that is not persistent, and of one that is active.
-  MUST(PMPI_Irecv(host, room, MPI_BYTE, 0, tag, objects.comm(), &request));
+  MUST(HOST_MPI(Irecv)(host, room, MPI_BYTE, 0, tag, objects.comm(), &request));
   MPI_Request same = request;
-  const int of_others = error_class(CALL(PMPI_Start(&same)));
-  MUST(PMPI_Cancel(&request));
-  MUST(PMPI_Wait(&request, MPI_STATUS_IGNORE));
+  const int of_others = error_class(CALL(HOST_MPI(Start)(&same)));
+  MUST(HOST_MPI(Cancel)(&request));
+  MUST(HOST_MPI(Wait)(&request, MPI_STATUS_IGNORE));
 
   MUST(MPI_Irecv(device, room, MPI_BYTE, 0, tag, objects.comm(), &request));
   same = request;

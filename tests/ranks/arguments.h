@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tables of MPI calls with bad arguments, and what runs them. Each call is written once and made twice: by
-// its profiling name (PMPI_X) on host memory, where the host MPI itself answers, and by its own name on
+// HOST_MPI(X) on host memory, where the host MPI itself answers, and by its own name on
 // memory of every kind. Both must return errors of the same class.
 
 #pragma once
@@ -9,6 +9,7 @@
 #include <span>
 
 #include "harness.h"
+#include "host_mpi.h"
 
 namespace ranks::arguments {
 
@@ -39,7 +40,7 @@ struct BadCall {
 #define BAD(Function, ...)                                                  \
   {                                                                         \
 #Function "(" #__VA_ARGS__ ")",                                           \
-        [](Given& g) { return (void)g, PMPI_##Function(__VA_ARGS__); },       \
+        [](Given& g) { return (void)g, HOST_MPI(Function)(__VA_ARGS__); },       \
         [](Given& g) { return (void)g, MPI_##Function(__VA_ARGS__); } \
   }
 // Calls that one host MPI, or its version 5, does not survive, or does not refuse, on host memory: it gets a

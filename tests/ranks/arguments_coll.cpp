@@ -20,12 +20,12 @@ auto persistent(int (*)(Arguments...), const char* name) {
 }
 
 // Host MPIs of MPI 3.1 lack the persistent form: its errors are those of the blocking one.
-#define PERSISTENT(Function, ...)                                                                         \
-  {                                                                                                       \
-#Function "_init(" #__VA_ARGS__ ")", [](Given& g) { return (void)g, PMPI_##Function(__VA_ARGS__); },    \
+#define PERSISTENT(Function, ...)                                                                            \
+  {                                                                                                          \
+#Function "_init(" #__VA_ARGS__ ")", [](Given& g) { return (void)g, HOST_MPI(Function)(__VA_ARGS__); },    \
         [](Given& g) {                                                                                      \
           const auto init = persistent(MPI_##Function, "MPI_" #Function "_init");                           \
-          return init ? init(__VA_ARGS__, MPI_INFO_NULL, &g.request) : PMPI_##Function(__VA_ARGS__);        \
+          return init ? init(__VA_ARGS__, MPI_INFO_NULL, &g.request) : HOST_MPI(Function)(__VA_ARGS__);        \
         } \
   }
 

@@ -4,6 +4,7 @@
 // parts, groups, topologies with their neighbours, intercommunicators, and thousands of them in turn.
 
 #include "coll_exercise.h"
+#include "host_mpi.h"
 
 using namespace ranks;
 using namespace ranks::coll;
@@ -44,8 +45,9 @@ bool works(const Team& team, Kind kind, Form form) {
   return team.local > 0 && exists(kind, form);
 }
 
-// MPICH 4.0.2, 4.3.1 and 5.0.2 deliver other bytes of MPI_Ibcast and MPI_Bcast_init between groups, also on host
-// memory and without Fairlead, where the root is not the first rank of its group and the receivers' datatype has gaps.
+// MPICH 4.0.2, 4.3.1 and 5.0.2 deliver other bytes of MPI_Ibcast and MPI_Bcast_init between groups, also on
+// host memory and without Fairlead, where the root is not the first rank of its group and the receivers'
+// datatype has gaps.
 bool broadcasts_gaps([[maybe_unused]] Kind kind, [[maybe_unused]] Form form) {
 #if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 50003000
   return kind != Kind::bcast || form == Form::blocking || form == Form::large;
@@ -142,7 +144,7 @@ RANK_TEST(communicators, duplicates_of_one_that_was_not_seen_being_made, 2) {
   for (int i = 0; i < 20; ++i) {
     MPI_Comm unseen = MPI_COMM_NULL, later = MPI_COMM_NULL;
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    MUST(PMPI_Comm_dup(MPI_COMM_WORLD, &unseen));
+    MUST(HOST_MPI(Comm_dup)(MPI_COMM_WORLD, &unseen));
     first.fill(0);
     if (i % 2) MUST(MPI_Iallreduce(MPI_IN_PLACE, first, 1, MPI_INT, MPI_SUM, unseen, &requests[0]));
     MUST(MPI_Comm_idup(unseen, &later, &requests[1]));

@@ -15,6 +15,8 @@
 
 namespace {
 
+using Access = fairlead::LoadedObject::Access;
+
 long long calls = 0, bytes = 0;
 decltype(&MPI_Send) original = nullptr;
 
@@ -44,12 +46,12 @@ void* find(void* handle, const char* name) {
       },
       &objects);
   for (const void* object : objects)
-    fairlead::LoadedObject(object).for_each_import([](const fairlead::ImportedSymbol& symbol) {
+    fairlead::LoadedObject(object).for_each_import(Access::write, [](const fairlead::ImportedSymbol& symbol) {
       if (std::strcmp(symbol.name, "MPI_Send") == 0) *symbol.place = reinterpret_cast<void*>(&send);
     });
   // Of the others' references to dlsym() it would have to know who asks.
   fairlead::LoadedObject(fairlead::loader_dlsym(RTLD_DEFAULT, "fairlead_info"))
-      .for_each_import([](const fairlead::ImportedSymbol& symbol) {
+      .for_each_import(Access::write, [](const fairlead::ImportedSymbol& symbol) {
         if (std::strcmp(symbol.name, "dlsym") == 0) *symbol.place = reinterpret_cast<void*>(&find);
       });
 }

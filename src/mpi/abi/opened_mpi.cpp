@@ -20,7 +20,7 @@ namespace {
 // of a function that the loader binds at its first call holds another value, and the loader binds it later.
 bool bind_weak_symbols() {
   return LoadedObject(reinterpret_cast<void*>(&bind_weak_symbols))
-      .for_each_import([](const ImportedSymbol& symbol) {
+      .for_each_import(LoadedObject::Access::write, [](const ImportedSymbol& symbol) {
         if (symbol.weak && *symbol.place == nullptr) *symbol.place = dlsym(RTLD_DEFAULT, symbol.name);
       });
 }
@@ -45,12 +45,14 @@ bool bind_opened_mpi() {
     if (!hidden || !open_to_all(hidden)) return false;
   }
   met = bind_weak_symbols();
-  if (met)
+  if (met) {
     keep_calls_of_host_inside();
-  else
+    redirect_program();
+  } else {
     log_line(LogLevel::error,
              "the program opened its MPI late, and this library cannot be bound to it; preload the MPI's "
              "library (libmpi.so...) behind Fairlead's");
+  }
   return met;
 }
 

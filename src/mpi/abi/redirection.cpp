@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Two kinds of objects have references that would lead to the wrong functions.
+// Three kinds of objects have references that would lead to the wrong functions.
 //
 // The host MPI may call its own functions by MPI_X, which is Fairlead's; what it gets by them must be its
 // own.
@@ -13,16 +13,20 @@
 // Such a tool sees the calls of the program, and its PMPI_Send must reach Fairlead, not the host MPI.
 // Fairlead does not export PMPI_Send, since the host MPI's own libraries and Fairlead itself call the host
 // MPI by it. Instead, when Fairlead is loaded, each reference of the tool to PMPI_X becomes one to Fairlead's
-// MPI_X, and so does what the tool finds by dlsym(). All other objects keep their references.
+// MPI_X, and so does what the tool finds by dlsym().
+//
+// Programs and their libraries may call PMPI_X themselves, on device memory, too. Their references become
+// Fairlead's as well, but those to dlsym() do not. An MPI's libraries (for Fortran, say) and tools behind
+// Fairlead keep theirs.
 
 #include "mpi/abi/redirection.h"
 
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/imported_symbols.h"
@@ -33,6 +37,8 @@
 
 namespace fairlead::mpi {
 namespace {
+
+using Access = LoadedObject::Access;
 
 constexpr const char* functions[] = {
 #define FAIRLEAD_FUNCTION(name) "MPI_" #name,
@@ -74,12 +80,13 @@ void* dlsym_of_tool(void* handle, const char* name) {
   return dlsym(handle, name);
 }
 
-// Returns false if the tool has no reference that could lead to the host MPI.
-bool redirect(const LoadedObject& tool) {
+// Returns false if the object has no reference that could lead to the host MPI.
+bool redirect(const LoadedObject& object, bool is_tool) {
   bool redirected = false;
-  const bool readable = tool.for_each_import([&](const ImportedSymbol& symbol) {
-    void* function = std::strcmp(symbol.name, "dlsym") == 0 ? reinterpret_cast<void*>(&dlsym_of_tool)
-                                                            : in_place_of(symbol.name);
+  const bool readable = object.for_each_import(Access::write, [&](const ImportedSymbol& symbol) {
+    void* function = is_tool && std::strcmp(symbol.name, "dlsym") == 0
+                         ? reinterpret_cast<void*>(&dlsym_of_tool)
+                         : in_place_of(symbol.name);
     if (!function) return;
     *symbol.place = function;
     redirected = true;
@@ -97,18 +104,22 @@ void report_bypass(const char* function, const void* address) {
            file, function, name_of_object(reinterpret_cast<void*>(&report_bypass)), file);
 }
 
-// The objects that come before Fairlead in the loader's order, each by an address in it and its name.
-using Objects = std::vector<std::pair<const void*, std::string>>;
-Objects objects_in_front() {
-  Objects found;
+// In the loader's order, which begins with the program.
+struct Object {
+  const void* address;  // in it
+  std::string name;     // of the program: empty
+
+  bool is_fairlead() const { return fairlead_object().contains(address); }
+  void* open() const { return dlopen(name.empty() ? nullptr : name.c_str(), RTLD_LAZY | RTLD_NOLOAD); }
+};
+std::vector<Object> all_objects() {
+  std::vector<Object> found;
   dl_iterate_phdr(
       [](dl_phdr_info* object, size_t, void* into) {
-        for (const auto* part = object->dlpi_phdr; part != object->dlpi_phdr + object->dlpi_phnum; ++part) {
-          const auto* dynamic = reinterpret_cast<const void*>(object->dlpi_addr + part->p_vaddr);
-          if (part->p_type != PT_DYNAMIC) continue;
-          if (fairlead_object().contains(dynamic)) return 1;
-          static_cast<Objects*>(into)->emplace_back(dynamic, object->dlpi_name);
-        }
+        for (const auto* part = object->dlpi_phdr; part != object->dlpi_phdr + object->dlpi_phnum; ++part)
+          if (part->p_type == PT_DYNAMIC)
+            static_cast<std::vector<Object>*>(into)->push_back(
+                {reinterpret_cast<const void*>(object->dlpi_addr + part->p_vaddr), object->dlpi_name});
         return 0;
       },
       &found);
@@ -130,42 +141,86 @@ void* function_of_host(const char* name) {
   return found && !is_definition(found) ? next_symbol(name) : found;
 }
 
+bool defines(const LoadedObject& object, void* handle, const char* name) {
+  const void* found = loader_dlsym(handle, name);
+  return object.contains(found) && is_definition(found);
+}
+
 // The function of Fairlead that this object defines as well; null if there is none.
 const char* wrapped_by(const LoadedObject& object, void* handle) {
-  for (const char* function : functions) {
-    const void* found = loader_dlsym(handle, function);
-    if (object.contains(found) && is_definition(found) &&
-        in_place_of(std::string("P").append(function).c_str()))
+  for (const char* function : functions)
+    if (defines(object, handle, function) && in_place_of(std::string("P").append(function).c_str()))
       return function;
-  }
   return nullptr;
 }
 
-[[gnu::constructor]] void redirect_all() {
-  void* program = dlopen(nullptr, RTLD_LAZY);
-  // A library of Fairlead that the program opens for itself, or a second one, is asked by no MPI call.
-  if (!fairlead_object().contains(loader_dlsym(program, "fairlead_info"))) return;
-  keep_calls_of_host_inside();
+// A library of an MPI, which alone defines profiling names: in C, or in Fortran, as compilers spell them.
+bool is_of_an_mpi(const LoadedObject& object, void* handle) {
+  constexpr const char* names[] = {"PMPI_Init",   "pmpi_init", "pmpi_init_",
+                                   "pmpi_init__", "PMPI_INIT", "pmpi_init_f08_"};
+  return std::any_of(std::begin(names), std::end(names),
+                     [&](const char* name) { return defines(object, handle, name); });
+}
+
+bool has_profiling_names(const LoadedObject& object) {
+  bool found = false;
+  object.for_each_import(Access::read,
+                         [&](const ImportedSymbol& symbol) { found = found || in_place_of(symbol.name); });
+  return found;
+}
+
+void redirect_tools() {
   const void* in_every_mpi = function_of_host("PMPI_Init");
-  for (const auto& [address, name] : objects_in_front()) {
-    const LoadedObject object(address);
-    void* handle = name.empty() ? program : dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  for (const Object& one : all_objects()) {
+    if (one.is_fairlead()) break;
+    const LoadedObject object(one.address);
+    void* handle = one.open();
     const char* function = handle ? wrapped_by(object, handle) : nullptr;
     if (!function) continue;
-    if (object.contains(in_every_mpi) || !redirect(object))
-      report_bypass(function, address);
+    if (object.contains(in_every_mpi) || !redirect(object, true))
+      report_bypass(function, one.address);
     else
       log_line(LogLevel::info,
                "%s wraps MPI functions and comes before Fairlead: it sees the program's calls",
-               name_of_object(address));
+               name_of_object(one.address));
   }
+}
+
+[[gnu::constructor]] void redirect_all() {
+  // A library of Fairlead that the program opens for itself, or a second one, is asked by no MPI call.
+  if (!fairlead_object().contains(loader_dlsym(dlopen(nullptr, RTLD_LAZY), "fairlead_info"))) return;
+  keep_calls_of_host_inside();
+  redirect_tools();
+  redirect_program();
 }
 
 }  // namespace
 
+void redirect_program() {
+  if (!function_of_host("PMPI_Init")) return;
+  std::vector<LoadedObject> libraries;
+  bool in_front = true, tool_behind = false;
+  for (const Object& one : all_objects()) {
+    if (one.is_fairlead()) in_front = false;
+    const LoadedObject object(one.address);
+    if (one.is_fairlead() || !has_profiling_names(object)) continue;
+    void* handle = one.open();
+    if (!handle || is_of_an_mpi(object, handle)) continue;
+    if (wrapped_by(object, handle))
+      tool_behind = tool_behind || !in_front;
+    else if (one.name.empty())
+      redirect(object, false);
+    else
+      libraries.push_back(object);
+  }
+  // A tool behind Fairlead is called inside calls of the host MPI, and may consist of several libraries.
+  if (tool_behind) return;
+  for (const LoadedObject& library : libraries) redirect(library, false);
+}
+
 void keep_calls_of_host_inside() {
   const LoadedObject host(function_of_host("PMPI_Init"));
-  host.for_each_import([&](const ImportedSymbol& symbol) {
+  host.for_each_import(Access::write, [&](const ImportedSymbol& symbol) {
     if (std::strncmp(symbol.name, "MPI_", 4) != 0) return;
     const std::string profiling_name = std::string("P").append(symbol.name);
     if (!in_place_of(profiling_name.c_str())) return;

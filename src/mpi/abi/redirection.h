@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // References of other objects to MPI functions, which Fairlead changes in memory so that each call goes where
-// it belongs: those of tools to Fairlead, when it is loaded, and those of the host MPI to the host MPI.
+// it belongs: those of the program and of tools to Fairlead, those of the host MPI to the host MPI.
 
 #pragma once
 
@@ -11,5 +11,9 @@ namespace fairlead::mpi {
 // MPI_Irecv_c, and complete them by PMPI_Wait, which would wait forever for a request of Fairlead. Each
 // reference to an MPI_X of Fairlead becomes one to the host MPI's PMPI_X.
 void keep_calls_of_host_inside();
+
+// What the program, or a library of its, calls by a profiling name reaches Fairlead as well: each reference
+// to a PMPI_X becomes one to Fairlead's MPI_X.
+void redirect_program();
 
 }  // namespace fairlead::mpi

@@ -56,7 +56,7 @@ bool ProgressThread::program_enqueues() {
   static const bool does = [] {
     bool found = false;
     LoadedObject(reinterpret_cast<const void*>(getauxval(AT_ENTRY)))
-        .for_each_import([&](const ImportedSymbol& symbol) {
+        .for_each_import(LoadedObject::Access::read, [&](const ImportedSymbol& symbol) {
           found = found || std::strcmp(symbol.name, "MPIX_Stream_comm_create") == 0;
         });
     return found;
