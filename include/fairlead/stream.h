@@ -20,14 +20,17 @@
  * functions are found when they are called: without Fairlead (or an MPI that has them) they return
  * MPI_ERR_OTHER and say so once.
  *
- * The MPI must give MPI_THREAD_MULTIPLE: ask for it in MPI_Init_thread(). Messages are matched in the order
- * of the calls, with messages of plain MPI calls on the communicator too; their bytes are read and written
- * when the stream has come to them. (What docs/design/streams.md lists is matched only then.) A blocking call
- * (MPIX_Send_enqueue, the collectives) makes the stream wait for its end, a nonblocking one does so at
- * MPIX_Wait_enqueue(). Buffers belong to the operation until then. Statuses are stored when the operation
- * ends, for the host to read after it has synchronised the stream. An operation's error is returned by the
- * next call on the communicator, or by MPI_Comm_free. A stream that is being captured takes the operation
- * into the graph; each launch starts it anew. (docs/design/streams.md)
+ * The MPI must give MPI_THREAD_MULTIPLE. In a program that includes this header, Fairlead asks for it in
+ * MPI_Init() and MPI_Init_thread(), whatever the program asks for, unless each of its sources that include it
+ * defines FAIRLEAD_STREAM_KEEP_THREAD_LEVEL before.
+ *
+ * Messages are matched in the order of the calls, with messages of plain MPI calls on the communicator too;
+ * their bytes are read and written when the stream has come to them. (What docs/design/streams.md lists is
+ * matched only then.) A blocking call (MPIX_Send_enqueue, the collectives) makes the stream wait for its end,
+ * a nonblocking one does so at MPIX_Wait_enqueue(). Buffers belong to the operation until then. Statuses are
+ * stored when the operation ends, for the host to read after it has synchronised the stream. An operation's
+ * error is returned by the next call on the communicator, or by MPI_Comm_free. A stream that is being
+ * captured takes the operation into the graph; each launch starts it anew. (docs/design/streams.md)
  */
 #ifndef FAIRLEAD_STREAM_H
 #define FAIRLEAD_STREAM_H
@@ -50,11 +53,19 @@ static inline void* fairlead_stream_function(const char* name) {
   return function;
 }
 
-/* Sets CUDA_MODULE_LOADING=EAGER, unless it is set, before the program uses the GPU: the driver otherwise loads
- * each kernel at its first launch, which ends only when all streams are idle. (docs/streams.md, "Limits") */
+static inline void fairlead_stream_call(const char* name) {
+  void (*function)(void) = (void (*)(void))dlsym(dlopen(NULL, RTLD_LAZY), name);
+  if (function) function();
+}
+
+/* Sets CUDA_MODULE_LOADING=EAGER, unless it is set, before the program uses the GPU: the driver otherwise
+ * loads each kernel at its first launch, which ends only when all streams are idle. (docs/streams.md,
+ * "Limits") */
 __attribute__((constructor(101), used)) static void fairlead_stream_program(void) {
-  void (*prepare)(void) = (void (*)(void))dlsym(dlopen(NULL, RTLD_LAZY), "fairlead_prepare_streams");
-  if (prepare) prepare();
+  fairlead_stream_call("fairlead_prepare_streams");
+#ifndef FAIRLEAD_STREAM_KEEP_THREAD_LEVEL
+  fairlead_stream_call("fairlead_request_threads");
+#endif
 }
 
 #define FAIRLEAD_STREAM_FUNCTION(name, parameters, arguments)        \

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#define FAIRLEAD_STREAM_KEEP_THREAD_LEVEL
 #include <fairlead/stream.h>
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 // a round, while the kernel may still run, and a kernel sees no arrival of another round.
 
 #include <fairlead/device.h>
+#define FAIRLEAD_STREAM_KEEP_THREAD_LEVEL
 #include <fairlead/stream.h>
 #include <sched.h>
 

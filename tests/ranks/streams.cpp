@@ -5,6 +5,7 @@
 // is. Every case counts the warnings that Fairlead writes to stderr.
 
 #include <fairlead/device.h>
+#define FAIRLEAD_STREAM_KEEP_THREAD_LEVEL
 #include <fairlead/stream.h>
 #include <unistd.h>
 

@@ -2,13 +2,10 @@
 
 #include "mpi/core/progress_thread.h"
 
-#include <sys/auxv.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "base/imported_symbols.h"
 #include "base/library_thread.h"
 #include "base/log.h"
 #include "base/options.h"
@@ -52,20 +49,14 @@ ProgressThread& progress_thread() {
   return *only;
 }
 
-bool ProgressThread::program_enqueues() {
-  static const bool does = [] {
-    bool found = false;
-    LoadedObject(reinterpret_cast<const void*>(getauxval(AT_ENTRY)))
-        .for_each_import(LoadedObject::Access::read, [&](const ImportedSymbol& symbol) {
-          found = found || std::strcmp(symbol.name, "MPIX_Stream_comm_create") == 0;
-        });
-    return found;
-  }();
-  return does;
+static bool program_enqueues = false;
+
+void ProgressThread::expect_enqueued() {
+  program_enqueues = true;
 }
 
 bool ProgressThread::wants_threads() {
-  return options().progress_thread || program_enqueues();
+  return options().progress_thread || program_enqueues;
 }
 
 void ProgressThread::allow_host_calls(bool threads) {

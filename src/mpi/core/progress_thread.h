@@ -34,9 +34,9 @@ class ProgressThread {
   // time than the thread needs to wake and to let the program's threads continue.
   static constexpr uint64_t long_between_nodes = 256 << 10, long_in_node = 16 << 20;
 
-  // Does the program import functions that enqueue operations on GPU streams? The thread must make progress
-  // for them then.
-  static bool program_enqueues();
+  // Called before MPI_Init if the program is made to enqueue operations on GPU streams: the thread must make
+  // progress for them.
+  static void expect_enqueued();
   // Shall MPI_Init request MPI_THREAD_MULTIPLE from the host MPI?
   static bool wants_threads();
   // The thread may call the host MPI. Logs a warning if it was requested and is not possible.

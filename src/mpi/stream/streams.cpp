@@ -2,11 +2,15 @@
 
 #include "mpi/stream/streams.h"
 
+#include <sys/auxv.h>
+
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "base/imported_symbols.h"
 #include "base/log.h"
 #include "kernels/reduce.h"
 #include "mpi/abi/host_support.h"
@@ -354,7 +358,14 @@ namespace {
 
 // For programs that are compiled with MPICH's header.
 [[gnu::constructor]] void prepare_importing_program() {
-  if (ProgressThread::program_enqueues()) fairlead_prepare_streams();
+  bool found = false;
+  LoadedObject(reinterpret_cast<const void*>(getauxval(AT_ENTRY)))
+      .for_each_import(LoadedObject::Access::read, [&](const ImportedSymbol& symbol) {
+        found = found || std::strcmp(symbol.name, "MPIX_Stream_comm_create") == 0;
+      });
+  if (!found) return;
+  fairlead_prepare_streams();
+  fairlead_request_threads();
 }
 
 }  // namespace
@@ -385,4 +396,8 @@ void close_streams() {
 // options, which the program may set until MPI_Init.
 extern "C" void fairlead_prepare_streams() {
   fairlead::device::prepare_drivers();
+}
+
+extern "C" void fairlead_request_threads() {
+  fairlead::mpi::ProgressThread::expect_enqueued();
 }

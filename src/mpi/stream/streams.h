@@ -11,8 +11,9 @@
 #include "mpi/stream/stream.h"
 #include "mpi/stream/stream_collective.h"
 
-// Before the program uses the GPU: one whose streams will wait for MPI.
+// A program whose streams will wait for MPI calls both: before it uses the GPU, and before MPI_Init.
 extern "C" FAIRLEAD_EXPORT void fairlead_prepare_streams();
+extern "C" FAIRLEAD_EXPORT void fairlead_request_threads();
 
 namespace fairlead::mpi {
 
