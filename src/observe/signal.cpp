@@ -52,7 +52,7 @@ void stop_listening() {
   if (!listener) return;
   stopping = true;
   sem_post(&told);
-  listener->join();
+  if (listener->joinable()) listener->join();
   delete listener;
   listener = nullptr;
 }

@@ -44,7 +44,7 @@ void stop_ticking() {
     ticker->stopping = true;
   }
   ticker->changed.notify_one();
-  ticker->thread.join();
+  if (ticker->thread.joinable()) ticker->thread.join();
   delete ticker;
   ticker = nullptr;
 }

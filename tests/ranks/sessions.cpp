@@ -7,7 +7,9 @@
 //
 // On plain MPI, with TEST_MEMORY=host, the memory is host memory.
 
+#define FAIRLEAD_STREAM_KEEP_THREAD_LEVEL
 #include <fairlead/device.h>
+#include <fairlead/stream.h>
 #include <mpi.h>
 
 #include <cstdio>
@@ -239,6 +241,18 @@ void use_all(const Session& session) {
   MUST(MPI_Comm_free(&duplicate));
 }
 
+// An error of a call without an object: there is no communicator to raise it on.
+void refused() {
+  if (host_memory()) return;
+  MPI_Info info;
+  MPIX_Stream stream;
+  MUST(MPI_Info_create(&info));
+  MUST(MPI_Info_set(info, "type", "cudaStream_t"));
+  MUST(MPI_Info_set(info, "value", "no handle"));
+  require(MPIX_Stream_create(info, &stream) != MPI_SUCCESS, "a stream was made of no handle");
+  MUST(MPI_Info_free(&info));
+}
+
 void alone() {
   Session outer;
   for (int i = 0; i < 3; ++i) {
@@ -247,6 +261,7 @@ void alone() {
     use_all(other);
   }
   use_all(outer);
+  refused();
 }
 
 // All of MPI ends and begins again.

@@ -9,7 +9,7 @@
 namespace fairlead::device::sim {
 
 void WorkQueue::start() {
-  start_library_thread("fairlead-sim", [self = shared_from_this()] { self->work_off(); }).detach();
+  start_necessary_thread("fairlead-sim", [self = shared_from_this()] { self->work_off(); }).detach();
 }
 
 void WorkQueue::close() {

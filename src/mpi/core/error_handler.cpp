@@ -14,7 +14,10 @@
 
 #include "base/log.h"
 #include "device/classify.h"
+#include "mpi/abi/comm_self.h"
+#include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
+#include "mpi/core/progress_thread.h"
 #include "mpi/core/record.h"
 
 namespace fairlead::mpi {
@@ -66,18 +69,21 @@ int raise_file_error(MPI_File file, int code, const std::string& about) {
   return code;
 }
 
-std::string lacks_threads(const char* who) {
-  std::string text = who;
-  return text.append(
-      " MPI_THREAD_MULTIPLE, which this MPI was not asked for or does not give; ask for it in "
-      "MPI_Init_thread, or set "
-      "FAIRLEAD_PROGRESS_THREAD=on");
+std::string why_no_progress_thread() {
+  if (!engine().threads())
+    return "it needs MPI_THREAD_MULTIPLE, which this MPI was not asked for or does not give; ask for it in "
+           "MPI_Init_thread, or set FAIRLEAD_PROGRESS_THREAD=on";
+  return progress_thread().exists() ? "" : "it needs a thread, and the process may have no more of them";
 }
 
-int refuse_call(const char* function, int code, const std::string& why) {
+MPI_Comm comm_of_no_object() {
+  return has_world() ? MPI_COMM_WORLD : comm_self();
+}
+
+int refuse_call(MPI_Comm comm, const char* function, int code, const std::string& why) {
   log_line(LogLevel::error, "%s: %s", function, why.c_str());
   const ExtensionCall call(function);
-  return raise_error(MPI_COMM_WORLD, code, "the call");
+  return raise_error(comm, code, "the call");
 }
 
 std::string ranks_in_words(const std::vector<int>& ranks) {

@@ -19,11 +19,13 @@ namespace fairlead::mpi {
 int raise_error(MPI_Comm comm, int code, const std::string& about);
 int raise_window_error(MPI_Win win, int code, const std::string& about);
 int raise_file_error(MPI_File file, int code, const std::string& about);
-// For a function of Fairlead's own that cannot do what it is called for: logs why, and raises the error on
-// MPI_COMM_WORLD.
-int refuse_call(const char* function, int code, const std::string& why);
-// "<who> MPI_THREAD_MULTIPLE", why that is lacking, and the remedy.
-std::string lacks_threads(const char* who);
+// Where errors of a call are raised that concern no communicator: MPI_COMM_WORLD, as host MPIs do. In a
+// program that uses sessions alone it returns errors.
+MPI_Comm comm_of_no_object();
+// For a function of Fairlead's own that cannot do what it is called for: logs why, and raises the error.
+int refuse_call(MPI_Comm comm, const char* function, int code, const std::string& why);
+// Why the progress thread can do no work that a call needs, and the remedy; "" if it can.
+std::string why_no_progress_thread();
 
 // "to rank 1 with tag 5", "from any rank with any tag"
 std::string peer_in_words(const char* direction, int rank, int tag);

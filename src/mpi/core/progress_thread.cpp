@@ -176,6 +176,12 @@ void ProgressThread::start() {
   thread_ = start_library_thread("fairlead-prog", [this] { run(); });
 }
 
+bool ProgressThread::exists() {
+  start();
+  std::lock_guard lock(starting_);
+  return thread_.joinable();
+}
+
 void ProgressThread::run() {
   prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; 50 us otherwise, which is longer than most pauses
   // A capture of the program's does not concern this thread, nor do its calls the capture.

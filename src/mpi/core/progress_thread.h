@@ -71,6 +71,8 @@ class ProgressThread {
   // A long nonblocking operation has started, or has ended.
   void begin_long() { begin(); }
   void end_long() { --outstanding_; }
+  // Starts the thread now. False: it cannot be created.
+  bool exists();
   // What has started needs rounds. Otherwise only a ring tells when it can continue.
   void wake();
   // The same, but what moves few bytes may wait for the thread's next check: it is over before the thread is
@@ -110,7 +112,7 @@ class ProgressThread {
 
   std::mutex starting_;
   std::thread thread_;
-  std::atomic<bool> started_ = false;
+  std::atomic<bool> started_ = false;  // or was to be
   std::atomic<bool> stopping_ = false;
   node::Doorbell own_{};
   std::atomic<node::Doorbell*> doorbell_ = &own_;

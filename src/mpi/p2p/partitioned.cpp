@@ -60,6 +60,7 @@ class Partitioned : public Operation {
   ~Partitioned() override {
     if (request_ != MPI_REQUEST_NULL) real.Request_free(&request_);
   }
+  MPI_Comm comm() const { return comm_; }
 
   // `init` makes the host request for the memory, count and datatype that it gets.
   template <class Init>
@@ -430,8 +431,8 @@ struct Prequests {
 };
 auto& prequests = *new Prequests;
 
-int refuse(const char* function, const std::string& why) {
-  return refuse_call(function, MPI_ERR_REQUEST, why);
+int refuse(const char* function, const std::string& why, MPI_Comm comm = comm_of_no_object()) {
+  return refuse_call(comm, function, MPI_ERR_REQUEST, why);
 }
 
 int create(MPI_Request request, MPIX_Prequest* prequest) {
@@ -443,10 +444,13 @@ int create(MPI_Request request, MPIX_Prequest* prequest) {
                   "cannot mark partitions of host memory");
   if (operation->active || operation->has_words())
     return refuse(name,
-                  operation->active ? "the request is active" : "the request has an MPIX_Prequest already");
-  if (!engine().threads()) return refuse(name, lacks_threads("this needs"));
+                  operation->active ? "the request is active" : "the request has an MPIX_Prequest already",
+                  operation->comm());
+  if (const std::string why = why_no_progress_thread(); !why.empty())
+    return refuse(name, why, operation->comm());
   std::shared_ptr<PartitionWords> words = PartitionWords::make(operation->partitions());
-  if (!words) return refuse(name, "no page-locked memory is left for it (FAIRLEAD_NETWORK_MEMORY)");
+  if (!words)
+    return refuse(name, "no page-locked memory is left for it (FAIRLEAD_NETWORK_MEMORY)", operation->comm());
   *prequest = {words->data(), operation->partitions()};
   operation->use(words);
   std::lock_guard lock(prequests.mutex);

@@ -40,12 +40,20 @@ std::shared_ptr<GpuStream> stream_of(StreamHandle handle) {
   return found == handles.streams.end() ? nullptr : found->second;
 }
 
-// The host MPI's function of this name; raises an error where there is none.
+int refuse(const char* function, const std::string& why, MPI_Comm comm = comm_of_no_object()) {
+  return refuse_call(comm, function, MPI_ERR_ARG, why);
+}
+
+// The host MPI's function of this name; raises an error on `comm` where there is none.
 template <class... Arguments>
-int ask_host(const char* name, const char* lacks, Arguments... arguments) {
+int ask_host_of(MPI_Comm comm, const char* name, const char* lacks, Arguments... arguments) {
   if (void* function = next_function(name))
     return reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
-  return refuse_call(name, MPI_ERR_ARG, lacks);
+  return refuse(name, lacks, comm);
+}
+template <class... Arguments>
+int ask_host(const char* name, const char* lacks, Arguments... arguments) {
+  return ask_host_of(comm_of_no_object(), name, lacks, arguments...);
 }
 
 std::string value_of(MPI_Info info, const char* key) {
@@ -67,10 +75,6 @@ bool parse(const std::string& digits, void** native) {
   }
   std::memcpy(native, bytes, sizeof bytes);
   return true;
-}
-
-int refuse(const char* function, const std::string& why) {
-  return refuse_call(function, MPI_ERR_ARG, why);
 }
 
 bool is_of_gpu(const std::string& type) {
@@ -119,7 +123,8 @@ int free_stream(StreamHandle* stream) {
 int create_communicator(MPI_Comm comm, int count, const StreamHandle* streams, MPI_Comm* made) {
   const char* name = "MPIX_Stream_comm_create";
   const std::shared_ptr<GpuStream> stream = count == 1 ? stream_of(streams[0]) : nullptr;
-  int mine = stream && engine().threads() ? 2 : stream ? 0 : 1, least = 0;
+  const std::string why_not = stream ? why_no_progress_thread() : "";
+  int mine = !why_not.empty() ? 0 : stream ? 2 : 1, least = 0;
   // Collective, so that all ranks return the same.
   if (int error = MPI_Comm_dup(comm, made); error != MPI_SUCCESS) return error;
   // Between two groups each gets the other's result, so the second time gives that of both.
@@ -129,7 +134,7 @@ int create_communicator(MPI_Comm comm, int count, const StreamHandle* streams, M
   }
   if (least == 0) {
     MPI_Comm_free(made);
-    return refuse(name, lacks_threads("operations on GPU streams need"));
+    return refuse(name, why_not.empty() ? "another rank cannot make progress for streams" : why_not, comm);
   }
   if (stream)
     set_stream(*made, stream, streams[0], least == 2 ? StreamCollective::make(*made, stream) : nullptr);
@@ -138,8 +143,9 @@ int create_communicator(MPI_Comm comm, int count, const StreamHandle* streams, M
 
 int get_stream(MPI_Comm comm, int index, StreamHandle* stream) {
   const auto mine = stream_communicator(comm);
-  if (!mine) return ask_host("MPIX_Comm_get_stream", "the communicator has no stream", comm, index, stream);
-  if (index != 0) return refuse("MPIX_Comm_get_stream", "the communicator has one stream, of index 0");
+  if (!mine)
+    return ask_host_of(comm, "MPIX_Comm_get_stream", "the communicator has no stream", comm, index, stream);
+  if (index != 0) return refuse("MPIX_Comm_get_stream", "the communicator has one stream, of index 0", comm);
   *stream = mine->handle;
   return MPI_SUCCESS;
 }
@@ -171,15 +177,15 @@ FAIRLEAD_MPIX(Info_set_hex, (MPI_Info info, const char* key, const void* value, 
 }
 FAIRLEAD_MPIX(Stream_comm_create, (MPI_Comm comm, StreamHandle stream, MPI_Comm* newcomm)) {
   if (stream != no_stream && !stream_of(stream))
-    return ask_host("MPIX_Stream_comm_create", "there is no such stream", comm, stream, newcomm);
+    return ask_host_of(comm, "MPIX_Stream_comm_create", "there is no such stream", comm, stream, newcomm);
   return create_communicator(comm, stream == no_stream ? 0 : 1, &stream, newcomm);
 }
 FAIRLEAD_MPIX(Stream_comm_create_multiplex,
               (MPI_Comm comm, int count, StreamHandle* streams, MPI_Comm* newcomm)) {
   if (count == 1 && stream_of(streams[0])) return create_communicator(comm, 1, streams, newcomm);
-  return ask_host("MPIX_Stream_comm_create_multiplex",
-                  "a communicator has one GPU stream; make one communicator for each stream", comm, count,
-                  streams, newcomm);
+  return ask_host_of(comm, "MPIX_Stream_comm_create_multiplex",
+                     "a communicator has one GPU stream; make one communicator for each stream", comm, count,
+                     streams, newcomm);
 }
 // Progress is one for all streams, and its thread runs while operations are enqueued.
 FAIRLEAD_MPIX(Stream_progress, (StreamHandle stream)) {

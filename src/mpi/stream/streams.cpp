@@ -27,6 +27,7 @@ namespace {
 
 // What a request of MPIX_Isend_enqueue() stands for, or a persistent one that was started on a stream.
 struct Handed {
+  MPI_Comm comm = MPI_COMM_NULL;
   std::shared_ptr<GpuStream> stream;
   std::shared_ptr<Enqueued> operation;
   bool persistent = false;
@@ -274,7 +275,7 @@ int enqueue(MPI_Comm comm, Work work, MPI_Request* request) {
     return result;
   }
   std::lock_guard lock(registry.mutex);
-  registry.requests[*request] = {mine->stream, std::move(operation), persistent};
+  registry.requests[*request] = {comm, mine->stream, std::move(operation), persistent};
   return MPI_SUCCESS;
 }
 
@@ -309,7 +310,7 @@ std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
 static int wait_in_host(MPI_Request* request, MPI_Status* status) {
   if (void* function = next_function("MPIX_Wait_enqueue"))
     return reinterpret_cast<int (*)(MPI_Request*, MPI_Status*)>(function)(request, status);
-  return raise_error(MPI_COMM_WORLD, MPI_ERR_REQUEST,
+  return raise_error(comm_of_no_object(), MPI_ERR_REQUEST,
                      "the wait for a request that no function has enqueued on a GPU stream");
 }
 
@@ -324,8 +325,9 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
     if (handed.empty()) return;
     std::vector<std::shared_ptr<Enqueued>> operations;
     for (const Handed& one : handed) operations.push_back(one.operation);
+    const MPI_Comm comm = handed.front().comm;
     if (handed.front().stream->wait(operations) != device::Error::none)
-      note(raise_error(MPI_COMM_WORLD, MPI_ERR_OTHER, "the wait"));
+      note(raise_error(stream_communicator(comm) ? comm : comm_of_no_object(), MPI_ERR_OTHER, "the wait"));
     handed.clear();
   };
   for (int i = 0; i < count; ++i) {
