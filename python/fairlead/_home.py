@@ -9,6 +9,9 @@ import re
 from pathlib import Path
 
 
+_ABIS = ("openmpi", "mpich", "abi")
+
+
 class HomeError(RuntimeError):
     """The libraries or programs of Fairlead are not where they should be; the message names the remedy."""
 
@@ -86,4 +89,6 @@ def library(abi: str | None = None) -> Path:
         from ._mpi import mpi_of_mpi4py
 
         abi = mpi_of_mpi4py().abi
+    if abi not in _ABIS:
+        raise HomeError(f"{abi!r} is no ABI of an MPI; accepted: {', '.join(_ABIS)}")
     return library_file(f"libfairlead-{abi}.so")

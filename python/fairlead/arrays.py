@@ -24,6 +24,7 @@ from __future__ import annotations
 import ctypes
 import math
 import operator
+import sys
 import weakref
 from collections.abc import Iterable
 from typing import Any, SupportsIndex, overload
@@ -72,9 +73,14 @@ def device_count() -> int:
     return int(_library.fairlead_device_count())
 
 
-def set_device(device: int) -> None:
+def set_device(device: SupportsIndex) -> None:
     """Later arrays of this thread are on this device, counted from 0. Raises DeviceError where there is none."""
-    _check(_library.fairlead_device_set(device))
+    if not isinstance(device, SupportsIndex):
+        raise TypeError(f"{device!r} is no number of a device")
+    number, count = operator.index(device), device_count()
+    if not 0 <= number < count:
+        raise DeviceError(f"there is no device {number}: this process sees {count}, counted from 0")
+    _check(_library.fairlead_device_set(number))
 
 
 class _Memory:
@@ -110,10 +116,14 @@ class DeviceArray:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str, "data": (self.address, False),
+        # mpi4py takes the number in a typestr for bytes, which it is of numbers only.
+        typestr = self.dtype.str if self.dtype.kind in "biufc" else f"|V{self.dtype.itemsize}"
+        return {"version": 3, "shape": self.shape, "typestr": typestr, "data": (self.address, False),
                 "strides": None, "stream": None}
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without axes has no len()")
         return self.shape[0]
 
     @overload
@@ -168,7 +178,10 @@ def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: npt.DTypeLike =
         raise ValueError(f"shape {lengths} has a negative length")
     if kind.hasobject:
         raise TypeError(f"elements of type {kind} do not go into device memory; accepted: types without objects")
-    return DeviceArray(_Memory(math.prod(lengths) * kind.itemsize), 0, lengths, kind)
+    nbytes = math.prod(lengths) * kind.itemsize
+    if nbytes > sys.maxsize:
+        raise DeviceError(f"an array of {lengths} elements of {kind.itemsize} bytes does not fit into any memory")
+    return DeviceArray(_Memory(nbytes), 0, lengths, kind)
 
 
 def from_numpy(array: npt.ArrayLike) -> DeviceArray:

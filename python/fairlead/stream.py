@@ -26,23 +26,36 @@ include/fairlead/stream.h; docs/streams.md explains them.
 from __future__ import annotations
 
 import ctypes
-import math
+import operator
 from collections.abc import Iterable
 from typing import Any
 
 from mpi4py import MPI
 
-from ._native import NotLoadedError
+from ._buffer import Message, blocks, message, operand, reduction, target_of
+from ._native import NotLoadedError, info
 
-_Memory: Any = getattr(MPI, "buffer", None) or MPI.memory  # mpi4py 4, 3
+_PROGRAM = ctypes.CDLL(None)
 _TYPES = {"cuda": "cudaStream_t", "sim": "cudaStream_t", "rocm": "hipStream_t"}
+_TOPOLOGIES: dict[int, Any] = {MPI.CART: MPI.Cartcomm, MPI.GRAPH: MPI.Graphcomm, MPI.DIST_GRAPH: MPI.Distgraphcomm}
+
+# What the functions take: p an address, n MPI_Count, i int, a MPI_Aint, I an array of int, h a handle, o where one is.
+_ARGUMENTS = {
+    "Info_set_hex": "hspi", "Stream_create": "hp", "Stream_free": "p", "Stream_comm_create": "hip",
+    "Send_enqueue_c": "pnhiih", "Recv_enqueue_c": "pnhiihp", "Isend_enqueue_c": "pnhiiho",
+    "Irecv_enqueue_c": "pnhiiho", "Wait_enqueue": "op", "Barrier_enqueue": "h", "Bcast_enqueue": "pihih",
+    "Allreduce_enqueue_c": "ppnhhh", "Alltoallv_enqueue": "pIIhpIIhh", "Neighbor_alltoallv_enqueue": "pIIhpIIhh",
+    "Put_enqueue": "pihiaihh", "Get_enqueue": "pihiaihh", "Accumulate_enqueue": "pihiaihhh",
+    "Win_flush_enqueue": "ih", "Win_flush_all_enqueue": "h",
+}
 
 
-def _function(name: str) -> Any:
-    try:
-        return getattr(ctypes.CDLL(None), name)
-    except AttributeError:
-        raise NotLoadedError from None
+def _number(kind: Any, given: Any) -> Any:
+    """ctypes itself drops the bits that do not fit."""
+    number = operator.index(given)
+    if kind(number).value != number:
+        raise OverflowError(f"{number} does not fit into the {8 * ctypes.sizeof(kind)} bits that MPI has for it")
+    return kind(number)
 
 
 def _handle(thing: Any) -> Any:
@@ -52,7 +65,25 @@ def _handle(thing: Any) -> Any:
     return kind.from_address(MPI._addressof(thing))
 
 
-def _check(code: int) -> None:
+def _int(given: Any) -> Any:
+    return _number(ctypes.c_int, given)
+
+
+_AS_C: dict[str, Any] = {
+    "p": ctypes.c_void_p, "s": ctypes.c_char_p, "i": _int, "h": _handle,
+    "n": lambda given: _number(ctypes.c_longlong, given), "a": lambda given: _number(ctypes.c_ssize_t, given),
+    "I": lambda given: (ctypes.c_int * len(given))(*map(_int, given)),
+    "o": lambda thing: ctypes.c_void_p(MPI._addressof(thing)),
+}
+
+
+def _call(name: str, *arguments: Any) -> None:
+    """Calls MPIX_`name`. Raises MPI.Exception for its error, OverflowError for a number that it cannot take."""
+    try:
+        function = getattr(_PROGRAM, f"MPIX_{name}")
+    except AttributeError:
+        raise NotLoadedError from None
+    code = function(*[_AS_C[kind](argument) for kind, argument in zip(_ARGUMENTS[name], arguments)])
     if code != MPI.SUCCESS:
         raise MPI.Exception(code)
 
@@ -69,59 +100,6 @@ def native(stream: Any) -> int:
     raise TypeError(f"{stream!r} is no GPU stream; accepted: CuPy's, PyTorch's, one with __cuda_stream__, a number")
 
 
-def _buffer(array: Any) -> tuple[Any, int, MPI.Datatype]:
-    """Address, count and datatype of an array, or of a list as mpi4py takes it: [array, count, datatype]."""
-    count = datatype = None
-    if isinstance(array, (list, tuple)):
-        array, *given = array
-        for one in given:
-            if isinstance(one, MPI.Datatype):
-                datatype = one
-            else:
-                count = int(one)
-    if hasattr(array, "__cuda_array_interface__"):
-        interface = array.__cuda_array_interface__
-        _check_contiguous(interface)
-        address = interface["data"][0] or 0
-        size = math.prod(interface["shape"], start=int(interface["typestr"][2:]))
-    else:
-        memory = _Memory.frombuffer(array)
-        address, size = memory.address, memory.nbytes
-    if datatype is None:
-        datatype = MPI.BYTE
-    if count is None:
-        count = size // max(datatype.Get_size(), 1)
-    return ctypes.c_void_p(address), count, datatype
-
-
-def _blocks(array: Any) -> tuple[Any, Any, Any, MPI.Datatype]:
-    """Address, counts, displacements and datatype of [array, counts, displacements, datatype], as mpi4py takes it."""
-    if not isinstance(array, (list, tuple)) or len(array) != 4:
-        raise ValueError(f"{array!r} is not [array, counts, displacements, datatype]")
-    array, counts, displacements, datatype = array
-    address, _, _ = _buffer([array, datatype])
-    return address, (ctypes.c_int * len(counts))(*counts), (ctypes.c_int * len(displacements))(*displacements), datatype
-
-
-def _check_contiguous(interface: dict[str, Any]) -> None:
-    if not (strides := interface.get("strides")):
-        return
-    expected = int(interface["typestr"][2:])
-    for extent, stride in zip(reversed(interface["shape"]), reversed(strides), strict=True):
-        if extent > 1 and stride != expected:
-            raise BufferError("the array is not contiguous; send a copy, or describe its layout by a datatype: "
-                              "[base array, count, datatype]")
-        expected *= extent
-
-
-def _typed(array: Any) -> tuple[Any, int, MPI.Datatype]:
-    """The same with the datatype of the elements, for reductions."""
-    if isinstance(array, (list, tuple)):
-        return _buffer(array)
-    interface = getattr(array, "__cuda_array_interface__", None) or array.__array_interface__
-    return _buffer([array, MPI._typedict[interface["typestr"][1:]]])
-
-
 class Request:
     """What Isend_enqueue() and Irecv_enqueue() return, for Wait_enqueue()."""
 
@@ -136,56 +114,43 @@ class StreamComm(MPI.Intracomm):
     _stream: Any
 
     def __new__(cls, comm: MPI.Intracomm, stream: Any) -> StreamComm:
-        from . import info
-
         made = MPI.Info.Create()
-        value = ctypes.c_void_p(native(stream))
+        value, handle = ctypes.c_void_p(native(stream)), ctypes.c_int()
         made.Set("type", _TYPES.get(info().provider, "cudaStream_t"))
-        _check(_function("MPIX_Info_set_hex")(_handle(made), b"value", ctypes.byref(value), ctypes.sizeof(value)))
-        handle = ctypes.c_int()
-        _check(_function("MPIX_Stream_create")(_handle(made), ctypes.byref(handle)))
+        _call("Info_set_hex", made, b"value", ctypes.addressof(value), ctypes.sizeof(value))
+        _call("Stream_create", made, ctypes.addressof(handle))
         made.Free()
         created = MPI.Intracomm()
-        _check(_function("MPIX_Stream_comm_create")(_handle(comm), handle,
-                                                    ctypes.c_void_p(MPI._addressof(created))))
+        _call("Stream_comm_create", comm, handle.value, MPI._addressof(created))
         self = super().__new__(cls, created)
         self._stream = (handle, stream)
         self.Set_errhandler(MPI.ERRORS_RETURN)
         return self
 
-    def _call(self, name: str, *arguments: Any) -> None:
-        _check(_function(f"MPIX_{name}_enqueue")(*arguments, _handle(self)))
-
     def Send_enqueue(self, buf: Any, dest: int, tag: int = 0) -> None:
         """The stream waits until the buffer may be used again."""
-        address, count, datatype = _buffer(buf)
-        self._call("Send", address, count, _handle(datatype), dest, tag)
+        _call("Send_enqueue_c", *message(buf, False, dest), dest, tag, self)
 
     def Recv_enqueue(self, buf: Any, source: int = MPI.ANY_SOURCE, tag: int = MPI.ANY_TAG) -> None:
         """The stream waits until the message is there."""
-        address, count, datatype = _buffer(buf)
-        status = ctypes.c_void_p(_status_ignore())
-        _check(_function("MPIX_Recv_enqueue")(address, count, _handle(datatype), source, tag, _handle(self), status))
+        _call("Recv_enqueue_c", *message(buf, True, source), source, tag, self, _status_ignore())
 
     def Isend_enqueue(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """The stream does not wait before Wait_enqueue()."""
-        return self._start("Isend", buf, dest, tag)
+        return self._start("Isend_enqueue_c", message(buf, False, dest), buf, dest, tag)
 
     def Irecv_enqueue(self, buf: Any, source: int = MPI.ANY_SOURCE, tag: int = MPI.ANY_TAG) -> Request:
         """The stream does not wait before Wait_enqueue()."""
-        return self._start("Irecv", buf, source, tag)
+        return self._start("Irecv_enqueue_c", message(buf, True, source), buf, source, tag)
 
-    def _start(self, name: str, buf: Any, peer: int, tag: int) -> Request:
-        address, count, datatype = _buffer(buf)
+    def _start(self, name: str, of: Message, buf: Any, peer: int, tag: int) -> Request:
         request = MPI.Request()
-        _check(_function(f"MPIX_{name}_enqueue")(address, count, _handle(datatype), peer, tag, _handle(self),
-                                                 ctypes.c_void_p(MPI._addressof(request))))
+        _call(name, *of, peer, tag, self, request)
         return Request(request, buf)
 
     def Wait_enqueue(self, request: Request) -> None:
         """The stream waits for the operation."""
-        _check(_function("MPIX_Wait_enqueue")(ctypes.c_void_p(MPI._addressof(request._handle)),
-                                              ctypes.c_void_p(_status_ignore())))
+        _call("Wait_enqueue", request._handle, _status_ignore())
 
     def Waitall_enqueue(self, requests: Iterable[Request]) -> None:
         """The stream waits for all of them."""
@@ -194,37 +159,33 @@ class StreamComm(MPI.Intracomm):
 
     def Barrier_enqueue(self) -> None:
         """The stream waits for the streams of all ranks."""
-        self._call("Barrier")
+        _call("Barrier_enqueue", self)
 
     def Bcast_enqueue(self, buf: Any, root: int = 0) -> None:
         """As Bcast, on the stream."""
-        address, count, datatype = _buffer(buf)
-        self._call("Bcast", address, count, _handle(datatype), root)
+        _call("Bcast_enqueue", *message(buf, root != self.rank), root, self)
 
     def Allreduce_enqueue(self, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> None:
-        """As Allreduce, on the stream."""
-        from_address, _, _ = _typed(sendbuf)
-        address, count, datatype = _typed(recvbuf)
-        self._call("Allreduce", from_address, address, count, _handle(datatype), _handle(op))
+        """As Allreduce, on the stream. sendbuf: also MPI.IN_PLACE."""
+        sent, received = reduction(sendbuf, recvbuf)
+        _call("Allreduce_enqueue_c", sent, *received, op, self)
 
     def Alltoallv_enqueue(self, sendbuf: Any, recvbuf: Any) -> None:
-        """As Alltoallv, on the stream. Both buffers: [array, counts, displacements, datatype], a number for each rank."""
-        self._exchange("Alltoallv", sendbuf, recvbuf)
+        """As Alltoallv, on the stream. sendbuf: also MPI.IN_PLACE."""
+        received = blocks(recvbuf, True, self.size)
+        in_place = sendbuf is MPI.IN_PLACE
+        sent = received._replace(address=int(MPI.IN_PLACE)) if in_place else blocks(sendbuf, False, self.size)
+        _call("Alltoallv_enqueue", *sent, *received, self)
 
     def Neighbor_alltoallv_enqueue(self, sendbuf: Any, recvbuf: Any) -> None:
         """The same with the neighbours, if the StreamComm was made of a communicator with a topology."""
-        self._exchange("Neighbor_alltoallv", sendbuf, recvbuf)
-
-    def _exchange(self, name: str, sendbuf: Any, recvbuf: Any) -> None:
-        arguments: list[Any] = []
-        for address, counts, displacements, datatype in (_blocks(sendbuf), _blocks(recvbuf)):
-            arguments += [address, counts, displacements, _handle(datatype)]
-        self._call(name, *arguments)
+        sources, destinations = _TOPOLOGIES.get(self.Get_topology(), MPI.Topocomm)(self).degrees
+        _call("Neighbor_alltoallv_enqueue", *blocks(sendbuf, False, destinations), *blocks(recvbuf, True, sources), self)
 
     def Free(self) -> None:
         """Waits until the communicator's operations have ended, and frees it."""
         super().Free()
-        _check(_function("MPIX_Stream_free")(ctypes.byref(self._stream[0])))
+        _call("Stream_free", ctypes.addressof(self._stream[0]))
 
 
 class StreamWin(MPI.Win):
@@ -245,37 +206,30 @@ class StreamWin(MPI.Win):
         self.Set_errhandler(MPI.ERRORS_RETURN)
         return self
 
-    def _access(self, name: str, buffer: tuple[Any, int, MPI.Datatype], rank: int, target: Any, *op: Any) -> None:
-        address, count, datatype = buffer
-        displacement, *given = target if isinstance(target, (list, tuple)) else (target,)
-        target_count, target_type = given or (count, datatype)
-        _check(_function(f"MPIX_{name}_enqueue")(address, count, _handle(datatype), rank,
-                                                 ctypes.c_ssize_t(displacement), target_count, _handle(target_type),
-                                                 *op, _handle(self)))
+    def _access(self, name: str, origin: Message, rank: int, target: Any, *op: MPI.Op) -> None:
+        _call(name, *origin, rank, *target_of(target, origin), *op, self)
 
     def Put_enqueue(self, origin: Any, target_rank: int, target: Any = 0) -> None:
         """The stream goes on; Flush_enqueue() makes it wait."""
-        self._access("Put", _buffer(origin), target_rank, target)
+        self._access("Put_enqueue", message(origin, False, target_rank), target_rank, target)
 
     def Get_enqueue(self, origin: Any, target_rank: int, target: Any = 0) -> None:
         """The bytes are there when the stream has passed a flush."""
-        self._access("Get", _buffer(origin), target_rank, target)
+        self._access("Get_enqueue", message(origin, True, target_rank), target_rank, target)
 
     def Accumulate_enqueue(self, origin: Any, target_rank: int, target: Any = 0, op: MPI.Op = MPI.SUM) -> None:
         """As Accumulate, on the stream."""
-        self._access("Accumulate", _typed(origin), target_rank, target, _handle(op))
+        self._access("Accumulate_enqueue", operand(origin, False, target_rank), target_rank, target, op)
 
     def Flush_enqueue(self, rank: int) -> None:
         """The stream waits until all operations enqueued before to this rank are complete at the target."""
-        _check(_function("MPIX_Win_flush_enqueue")(rank, _handle(self)))
+        _call("Win_flush_enqueue", rank, self)
 
     def Flush_all_enqueue(self) -> None:
         """The same for all ranks."""
-        _check(_function("MPIX_Win_flush_all_enqueue")(_handle(self)))
+        _call("Win_flush_all_enqueue", self)
 
 
 def _status_ignore() -> int:
     """MPI_STATUS_IGNORE: null with Open MPI and the standard ABI, 1 with MPICH."""
-    from . import info
-
     return 1 if info().abi == "mpich" else 0

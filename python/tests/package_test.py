@@ -3,8 +3,10 @@
 """The package `fairlead` without MPI: where its parts are, what is said when they are not, and what becomes of a
 command line. FAIRLEAD_HOME names a build."""
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -49,7 +51,40 @@ class Home(unittest.TestCase):
 
     def test_a_library_that_was_not_built_names_the_remedy(self):
         with self.assertRaisesRegex(fairlead.HomeError, "libfairlead-nosuch.so.*FAIRLEAD_MPICC"):
+            _home.library_file("libfairlead-nosuch.so")
+        with self.assertRaisesRegex(fairlead.HomeError, "'nosuch' is no ABI of an MPI; accepted: openmpi, mpich, abi"):
             fairlead.library("nosuch")
+
+
+class Interpreters(unittest.TestCase):
+    """The oldest Python that pyproject.toml promises. CMake runs all tests on those that FAIRLEAD_PYTHON names; this
+    finds most mistakes on any."""
+
+    TREE = Path(__file__).resolve().parents[2]
+    NEWER = {"zip": {"strict"}, "dataclass": {"slots", "kw_only", "match_args"}, "bisect": {"key"}, "bisect_left": {"key"},
+             "bisect_right": {"key"}, "enterContext": set(), "pairwise": set(), "batched": set(), "bit_count": set()}
+
+    def newer(self, source):
+        """The calls that the oldest does not have. Raises SyntaxError for what it cannot parse."""
+        promised = re.search(r'requires-python = ">=3\.(\d+)"', (self.TREE / "pyproject.toml").read_text())[1]
+        for node in ast.walk(ast.parse(source, feature_version=(3, int(promised)))):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+                words = self.NEWER.get(name)
+                if words is not None and (not words or words & {keyword.arg for keyword in node.keywords}):
+                    yield f"{name} in line {node.lineno}"
+
+    def test_the_package_and_the_drawing_need_no_newer_one(self):
+        files = [*self.TREE.glob("python/fairlead/*.py"), *self.TREE.glob("tools/plot/drawing/*.py")]
+        self.assertGreater(len(files), 20)
+        for file in files:
+            with self.subTest(file=file.name):
+                self.assertEqual([*self.newer(file.read_text())], [])
+
+    def test_what_is_newer_is_found(self):
+        self.assertEqual([*self.newer("zip([1], [2], strict=True)\nzip([1])")], ["zip in line 1"])
+        with self.assertRaises(SyntaxError):
+            [*self.newer("match 1:\n    case 1: pass")]
 
 
 class NotLoaded(unittest.TestCase):
@@ -62,6 +97,10 @@ class NotLoaded(unittest.TestCase):
 
     def test_phases_do_nothing(self):
         with fairlead.phase("solve"):
+            pass
+
+    def test_a_phase_has_a_name(self):
+        with self.assertRaisesRegex(TypeError, "3 is no name of a phase; accepted: a str"), fairlead.phase(3):
             pass
 
 
@@ -163,6 +202,25 @@ class Arrays(unittest.TestCase):
             arrays.empty((3, -1))
         with self.assertRaisesRegex(TypeError, "object do not go into device memory"):
             arrays.from_numpy([object()])
+        for shape in (1 << 40, 1 << 40), (1 << 61,):  # bytes that wrap around to 0, and to less than 0
+            with self.assertRaisesRegex(arrays.DeviceError, "does not fit into any memory"):
+                arrays.empty(shape)
+
+    def test_what_mpi_is_told_has_the_bytes_of_the_array(self):
+        """mpi4py takes a typestr for the number of bytes in an element."""
+        for dtype in "?bHiqdgFD", [("a", "i4"), ("b", "f8")], "U10", "S10", "M8[ns]", "m8", ">f8":
+            for kind in dtype if dtype == "?bHiqdgFD" else [dtype]:
+                array = arrays.empty(3, kind)
+                self.assertEqual(int(array.__cuda_array_interface__["typestr"][2:]) * 3, array.nbytes)
+
+    def test_mistakes_are_named(self):
+        for mistake, error, says in [(lambda: arrays.set_device("a"), TypeError, "'a' is no number of a device"),
+                                     (lambda: arrays.set_device(1.0), TypeError, "1.0 is no number"),
+                                     (lambda: arrays.set_device(1 << 32), arrays.DeviceError, "this process sees 2"),
+                                     (lambda: len(arrays.empty(())), TypeError, "an array without axes has no len"),
+                                     (lambda: arrays.empty("a"), TypeError, "integer")]:
+            with self.assertRaisesRegex(error, says):
+                mistake()
 
     def test_parts_and_elements(self):
         host = np.arange(12, dtype="i4").reshape(4, 3)
