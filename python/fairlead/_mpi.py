@@ -12,8 +12,11 @@ from pathlib import Path
 
 from ._home import HomeError
 
-# Runs in a process of its own, because an MPI once loaded stays. Any wheel of mpi4py may load any MPI.
+# Runs in a process of its own, because an MPI once loaded stays. Any wheel of mpi4py may load any MPI. No module comes
+# from the current folder, in which others may have put some: Python looks there first.
 _LOOK = r"""
+import sys
+sys.path[:] = filter(None, sys.path)
 import json, re, mpi4py
 mpi4py.rc.initialize = False
 from mpi4py import MPI

@@ -240,6 +240,21 @@ class Arrays(unittest.TestCase):
             array["first"]
 
 
+class CurrentFolder(unittest.TestCase):
+    def test_no_module_comes_from_it(self):
+        before = os.getcwd()
+        with tempfile.TemporaryDirectory() as folder:
+            self.addCleanup(os.chdir, before)
+            os.chdir(folder)
+            for module in "json", "re", "mpi4py":
+                Path(f"{module}.py").write_text(f"open({os.path.join(folder, 'taken')!r}, 'w')")
+            try:
+                _mpi.mpi_of_mpi4py()
+            except fairlead.HomeError as error:  # there is no mpi4py, which may be so
+                self.assertIn("mpi4py", str(error))
+            self.assertFalse(os.path.exists("taken"))
+
+
 class Launcher(unittest.TestCase):
     def test_it_is_found_beside_the_library(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -68,8 +68,7 @@ PlotArguments picture_of(const BenchArguments& arguments) {
         fmt::format("--output: '{}' is not accepted; accepted: a name that ends in .png, .svg or .pdf",
                     arguments.output));
   drawing_command(plot);  // throws
-  if (const std::string python = drawing_python(plot);
-      capture({python, "-c", "import matplotlib"}, Stderr::drop).status != 0)
+  if (const std::string python = drawing_python(plot); !python_runs(python, "import matplotlib"))
     throw cannot_run(fmt::format(
         "--output: {} has no matplotlib, which draws; install it: apt install python3-matplotlib, or python3 "
         "-m pip install "

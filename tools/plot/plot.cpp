@@ -66,15 +66,22 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
          "  fairlead plot job.json --time 1.2s:1.25s -o exchange.png");
 }
 
+bool python_runs(const std::string& python, const std::string& statements) {
+  // -c looks for modules in the current folder first, where others may have put some.
+  return capture({python, "-c", "import sys; sys.path[:] = filter(None, sys.path); " + statements},
+                 Stderr::drop)
+             .status == 0;
+}
+
 std::string drawing_python(const PlotArguments& arguments) {
   const std::string library = arguments.terminal ? "plotext" : "matplotlib";
   std::string first;
   for (const std::string& python : {find_on_path("python3"), std::string("/usr/bin/python3")}) {
     if (!is_executable(python)) continue;
     if (first.empty()) first = python;
-    const std::string look =
-        fmt::format("import importlib.util as u, sys; sys.exit(not u.find_spec('{}'))", library);
-    if (capture({python, "-c", look}, Stderr::drop).status == 0) return python;
+    if (python_runs(python,
+                    fmt::format("import importlib.util as u; sys.exit(not u.find_spec('{}'))", library)))
+      return python;
   }
   if (first.empty())
     throw cannot_run("no python3 on PATH, which draws; install it: apt install python3 python3-matplotlib");

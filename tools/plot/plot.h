@@ -25,6 +25,8 @@ struct PlotArguments {
 };
 
 void define_plot(CLI::App& app, PlotArguments& arguments);
+// Does this Python end these statements without an error? Modules of the current folder are not taken.
+bool python_runs(const std::string& python, const std::string& statements);
 // The Python that draws: the one on PATH, or the system's where that one alone has what is needed. Throws a
 // cannot_run Failure where there is none.
 std::string drawing_python(const PlotArguments& arguments);
