@@ -16,8 +16,8 @@
     stream.synchronize()
 
 A stream is CuPy's or PyTorch's, an object with `__cuda_stream__`, or the number of a cudaStream_t or hipStream_t. The
-communicator is one of mpi4py, with all its other methods. Buffers are those that mpi4py takes; they belong to the
-operation until the stream has passed it. MPI must have been initialised with MPI.THREAD_MULTIPLE, mpi4py's default.
+communicator is one of mpi4py, with all its other methods. Messages are what mpi4py takes, as [array, count, datatype],
+and what it refuses raises the same class of error; buffers belong to the operation until the stream has passed it. MPI must have been initialised with MPI.THREAD_MULTIPLE, mpi4py's default.
 Use each kernel once before it comes behind an enqueued operation: CuPy loads it at its first use, which waits for all
 streams. Errors of operations are raised by the next call on the communicator (MPI.Exception). The functions are those of
 include/fairlead/stream.h; docs/streams.md explains them.
@@ -54,7 +54,8 @@ def _number(kind: Any, given: Any) -> Any:
     """ctypes itself drops the bits that do not fit."""
     number = operator.index(given)
     if kind(number).value != number:
-        raise OverflowError(f"{number} does not fit into the {8 * ctypes.sizeof(kind)} bits that MPI has for it")
+        raise OverflowError(f"{number} does not fit into the {8 * ctypes.sizeof(kind)} bits that this function has for it; "
+                            "counts of a larger datatype are smaller: datatype.Create_contiguous(n)")
     return kind(number)
 
 
