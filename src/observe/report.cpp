@@ -165,7 +165,7 @@ std::string in_words_of_time(double nanoseconds) {
 }
 
 std::string in_words_of_size(uint64_t bytes) {
-  return scaled(static_cast<double>(bytes), 1024, {"B", "KiB", "MiB", "GiB", "TiB"});
+  return scaled(static_cast<double>(bytes), 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB"});
 }
 
 Report own_report() {

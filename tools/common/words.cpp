@@ -79,7 +79,8 @@ Words split(const std::string& text, const char* separators) {
 }
 
 std::string size_in_words(uint64_t bytes) {
-  for (auto [unit, shift] : {std::pair("GiB", 30), std::pair("MiB", 20), std::pair("KiB", 10)})
+  for (auto [unit, shift] : {std::pair("PiB", 50), std::pair("TiB", 40), std::pair("GiB", 30),
+                             std::pair("MiB", 20), std::pair("KiB", 10)})
     if (bytes >> shift) {
       std::string number = fmt::format("{:.1f}", std::ldexp(double(bytes), -shift));
       if (number.ends_with(".0")) number.resize(number.size() - 2);

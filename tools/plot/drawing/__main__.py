@@ -6,6 +6,7 @@ tools/plot/plot.cpp has read the command line and says there what can be asked.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -15,7 +16,9 @@ import sys
 import ghost
 import matrix
 import tallies
+from events import read_trace
 from failure import Failure, cannot_run, problem, say, usage
+from files import opened, opening, write
 from page import as_page
 from picture import compose
 from runs import read_goals, read_matrix, read_runs
@@ -38,7 +41,7 @@ def kind_of(output):
     if kind not in OPENINGS:
         raise usage(f"--output: '{output}' is not accepted; accepted: a name that ends in {', '.join(OPENINGS)}")
     try:
-        with open(output, "rb") as file:
+        with opened(output) as file:
             start = file.read(16)
     except FileNotFoundError:
         start = b""
@@ -51,22 +54,16 @@ def kind_of(output):
     return kind
 
 
-def write(output, content):
+def save(output, content):
     try:
-        with open(output, "wb") as file:
-            file.write(content)
+        write(output, content)
     except OSError as error:
         raise problem(f"--output: cannot write {output}: {error.strerror}") from None
     say(f"fairlead plot: the picture is in {output}")
 
 
 def may_be_trace(files):
-    """Reads no more of a benchmark's file than its beginning."""
-    try:
-        with open(files[0], encoding="utf-8", errors="replace") as file:
-            return '"traceEvents"' in file.read(200)
-    except OSError:
-        return False
+    return b'"traceEvents"' in opening(files[0], 200)
 
 
 def only_image(request, kind, what, remedy="accepted: -o FILE.png, -o FILE.svg or -o FILE.pdf"):
@@ -83,19 +80,14 @@ def draw_with(module, request, kind, *what):
     """Draws with the `draw` of this module."""
     need_matplotlib()
     drawing, figure = map(importlib.import_module, (module, "figure"))
-    write(request["output"], figure.as_bytes(drawing.draw(*what), kind[1:]))
+    save(request["output"], figure.as_bytes(drawing.draw(*what), kind[1:]))
 
 
 def draw_trace(request, kind):
     alone(request, "is a trace, which is")
     only_image(request, kind, "a trace is")
     part = read_span(request["time"])
-    need_matplotlib()
-    trace = importlib.import_module("timeline").read_trace(request["files"][0])
-    if trace is None:
-        raise usage(f"{request['files'][0]} begins like a trace, but is no whole JSON; was the job ended before "
-                    "MPI_Finalize was over?")
-    draw_with("timeline", request, kind, request["files"][0], trace, part)
+    draw_with("timeline", request, kind, request["files"][0], read_trace(request["files"][0]), part)
 
 
 def draw_matrix(about, request, kind):
@@ -129,7 +121,7 @@ def draw_ghost_exchange(request, kind):
         drawn = ghost_figure.draw_timings(picture)
     else:
         drawn = ghost_figure.draw_field(ghost.read_field(files[0]), files[0])
-    write(request["output"], figure.as_bytes(drawn, kind[1:]))
+    save(request["output"], figure.as_bytes(drawn, kind[1:]))
 
 
 def need_matplotlib():
@@ -161,11 +153,13 @@ def main():
     need_matplotlib()
     figure = importlib.import_module("figure")
     drawn = figure.as_bytes(figure.draw(picture), "svg" if kind == ".html" else kind[1:])
-    write(output, as_page(picture, drawn.decode()).encode() if kind == ".html" else drawn)
+    save(output, as_page(picture, drawn.decode()).encode() if kind == ".html" else drawn)
 
 
+gc.disable()  # most of what is made is kept until the end
 try:
     main()
-except Failure as failure:
+except (Failure, MemoryError) as error:
+    failure = error if isinstance(error, Failure) else cannot_run("there is too little memory to draw this")
     say(f"fairlead plot: {failure}")
     sys.exit(failure.code)

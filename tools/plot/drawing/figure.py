@@ -32,8 +32,9 @@ STYLE = {"font.family": "sans-serif", "font.size": 10, "axes.edgecolor": "#99999
 WIDTH, COLUMN_WIDTH, LEFT, RIGHT = 8.0, 3.6, 0.95, 0.25
 PANEL, RATIO_PANEL, HEAT_ROW, GAP, AXIS = 2.9, 1.5, 0.3, 0.36, 0.56
 TITLE, LEGEND_ROW, LEGEND_LINE, CAPTION_ROW = 0.42, 0.22, 0.66, 0.155
+BAR, BAR_LENGTH = 0.08, 2.0
 CAPTION_CHARACTERS, LEGEND_CHARACTERS = 17.0, 13.0  # in an inch
-LABELS, MOST_NUMBERS = 1.6, 26  # of the size axis in an inch; of a heat map in a row
+LABELS = 1.6  # of the size axis in an inch
 INDENT = 4 * "\N{NO-BREAK SPACE}"  # SVG drops plain ones
 
 
@@ -122,6 +123,20 @@ def ratio_axis(axes, ratios):
     value_axis(axes, *room_around(min([*ratios, 1 / 1.1]), max([*ratios, 1.1])), most=5)
 
 
+def colour_bar(mesh, above=False):
+    """What the colours of a heat map mean: to its right, or in the line of its title."""
+    axes = mesh.axes
+    wide, high = axes.get_position().size * axes.figure.get_size_inches()
+    place = (1 - BAR_LENGTH / wide, 1 + 0.05 / high, BAR_LENGTH / wide, BAR / high) if above else (1 + BAR / wide, 0, BAR / wide, 1)
+    bar = axes.figure.colorbar(mesh, cax=axes.inset_axes(place), orientation="horizontal" if above else "vertical",
+                               ticklocation="top" if above else "right")
+    marks = value_marks(mesh.norm.vmin, mesh.norm.vmax, most=5)
+    bar.set_ticks(marks, labels=[*map(number_text, marks)])
+    bar.minorticks_off()
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=0, pad=2, labelsize=7)
+
+
 def draw_heat_map(axes, column, quantity):
     """Strides against sizes, a colour and a number for each value."""
     sizes, series = column.sizes(), column.series
@@ -133,17 +148,17 @@ def draw_heat_map(axes, column, quantity):
     known = [value.middle for row in grid for value in row if value]
     scale = LogNorm(min(known), max(max(known), 1.01 * min(known)))
     colours = [[value.middle if value else math.nan for value in row] for row in grid]
-    axes.pcolormesh(ends, range(len(series) + 1), colours, cmap="cividis", norm=scale)
-    if len(sizes) <= MOST_NUMBERS:
-        for place, row in enumerate(grid):
-            for size, value in zip(sizes, row):
-                if value:
-                    axes.text(size, place + 0.5, number_text(value.middle), ha="center", va="center", fontsize=7,
-                              color="white" if scale(value.middle) < 0.55 else "black")
+    colour_bar(axes.pcolormesh(ends, range(len(series) + 1), colours, cmap="cividis", norm=scale), above=True)
+    room = axes.get_position().width * axes.figure.get_figwidth() / len(sizes) * CAPTION_CHARACTERS
+    for place, row in enumerate(grid):
+        for size, value in zip(sizes, row):
+            if value and len(text := number_text(value.middle)) <= room:
+                axes.text(size, place + 0.5, text, ha="center", va="center", fontsize=7,
+                          color="white" if scale(value.middle) < 0.55 else "black")
     axes.set_yticks([place + 0.5 for place in range(len(series))], [str(one.part) for one in series])
     axes.invert_yaxis()
     axes.set_ylabel("stride")
-    axes.set_title(f"{quantity.label} at each stride (ranks)", **NOTE)
+    axes.set_title(f"{quantity.label} at each stride (ranks)", y=1, **NOTE)
     axes.grid(False)
     axes.spines[:].set_visible(False)
     axes.tick_params(axis="y", length=0)
@@ -232,7 +247,8 @@ def laid_out(picture):
     fill(grid, picture, int((width - LEFT - RIGHT) / columns * LABELS))
 
     figure.text(RIGHT / width, 1 - 0.14 / height, picture.title, fontsize=12.5, fontweight="bold", color=INK, va="top")
-    handles = [pyplot.Line2D([], [], **look(style)) for style in labels]
+    handles = [pyplot.Rectangle((0, 0), 1, 1, color=look(style)["color"]) if picture.names else
+               pyplot.Line2D([], [], **look(style)) for style in labels]
     figure.legend(handles, [*map(plain, labels.values())], loc="upper left", ncol=legend_columns, handlelength=2.4,
                   bbox_to_anchor=(RIGHT / width, 1 - TITLE / height), borderaxespad=0, borderpad=0,
                   columnspacing=1.6)

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 
 from failure import usage
+from files import opened, opening, parsed, read_text
 
 NUMPY_OPENING = b"\x93NUMPY"
 SERIES = {"variants": "Variants of the exchange", "strong": "Strong scaling: the same field on more GPUs",
@@ -34,15 +34,6 @@ class GhostPicture:
         return [timing for timing in self.timings if timing.series == series]
 
 
-def opening(file):
-    """Of a file that cannot be read nothing: those who read all kinds of files say so."""
-    try:
-        with open(file, "rb") as opened:
-            return opened.read(4096)
-    except OSError:
-        return b""
-
-
 def is_field(files):
     return any(opening(file).startswith(NUMPY_OPENING) for file in files)
 
@@ -57,8 +48,7 @@ def grid_text(pair):
 
 def read_timings(file, label):
     try:
-        with open(file, encoding="utf-8") as opened:
-            about = json.load(opened)
+        about = parsed(read_text(file, "accepted: what ghost_exchange --json wrote"))
         if about["program"] != "ghost_exchange":
             raise ValueError
         label = label or about.get("name") or os.path.splitext(os.path.basename(file))[0]
@@ -94,8 +84,9 @@ def compose(files, labels):
 def read_field(file):
     import numpy
     try:
-        field = numpy.load(file, allow_pickle=False)
-    except (OSError, ValueError):
+        with opened(file) as content:
+            field = numpy.load(content, allow_pickle=False)
+    except (EOFError, OSError, ValueError):
         field = None
     if field is None or field.ndim != 2 or field.dtype.kind != "f" or not field.size:
         raise usage(f"{file} is no field; accepted: a .npy file of numbers in rows and columns, as ghost_exchange -o "

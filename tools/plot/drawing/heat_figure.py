@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 import textwrap
 
-from figure import CAPTION_CHARACTERS, CAPTION_ROW, GREY, INK, NOTE, RIGHT, STYLE, TITLE, plain, pyplot
+from figure import CAPTION_CHARACTERS, CAPTION_ROW, GREY, INK, NOTE, RIGHT, STYLE, TITLE, colour_bar, plain, pyplot
 from matplotlib.colors import LogNorm
 from scales import number_text
 
 # Inches.
-CELL, NARROWEST, LEFT, ABOVE, BETWEEN = 0.42, 2.2, 0.95, 0.62, 0.75
+CELL, NARROWEST, LEFT, BAR_RIGHT, ABOVE, BETWEEN = 0.42, 2.2, 0.95, 0.4, 0.62, 0.75
 NARROWEST_SCALE = 1.5
 
 
@@ -28,8 +28,8 @@ def draw_map(axes, one, gpus, scale):
     side = len(gpus)
     grid = [[one.values[(row, column)].middle if (row, column) in one.values else math.nan for column in range(side)]
             for row in range(side)]
-    axes.pcolormesh(range(side + 1), range(side + 1), grid, norm=scale,
-                    cmap="cividis_r" if one.lower_is_better else "cividis")
+    colour_bar(axes.pcolormesh(range(side + 1), range(side + 1), grid, norm=scale,
+                               cmap="cividis_r" if one.lower_is_better else "cividis"))
     for (row, column), value in one.values.items():
         dark = scale(value.middle) < 0.55
         text = "\n".join(filter(None, (number_text(value.middle), one.links.get((row, column)))))
@@ -49,7 +49,7 @@ def draw_map(axes, one, gpus, scale):
 def draw(picture):
     side = max(NARROWEST, CELL * len(picture.gpus))
     columns, rows = len(picture.rows[0][1]), len(picture.rows)
-    width = columns * (LEFT + side) + RIGHT
+    width = columns * (LEFT + side + BAR_RIGHT) + RIGHT
     caption = [line for text in picture.caption
                for line in textwrap.wrap(text, int((width - 2 * RIGHT) * CAPTION_CHARACTERS), break_on_hyphens=False)]
     below = CAPTION_ROW * len(caption) + 0.25
@@ -60,7 +60,7 @@ def draw(picture):
             top = height - TITLE - row * (ABOVE + side + BETWEEN)
             figure.text(RIGHT / width, (top - 0.1) / height, plain(title), fontsize=10, color=INK, va="top")
             for column, one in enumerate(maps):
-                axes = figure.add_axes(((LEFT + column * (LEFT + side)) / width, (top - ABOVE - side) / height,
+                axes = figure.add_axes(((LEFT + column * (LEFT + side + BAR_RIGHT)) / width, (top - ABOVE - side) / height,
                                         side / width, side / height))
                 draw_map(axes, one, picture.gpus, LogNorm(*limits(picture.rows, column)))
         figure.text(RIGHT / width, 1 - 0.14 / height, picture.title, fontsize=12.5, fontweight="bold", color=INK,

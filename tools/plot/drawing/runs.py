@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
 from dataclasses import dataclass, field
 
 from failure import usage
+from files import parsed, read_text
 from quantities import BENCHMARKS, LINES, MEASURED_BY_IT, QUANTITIES, YARDSTICK
 
 ACCEPTED = ("accepted: what `fairlead bench NAME --json FILE`, `fairlead matrix --json FILE` or `fairlead run --stats-file "
             "FILE` wrote, a trace of `fairlead run --trace FILE`, what `fairlead bench pairs` prints, and files of "
             "ghost_exchange")
+SCHEMA = 1
 GIB = 1 << 30
 PAIRS_OPENING = "# pairs: strided parallel pairs"
 PAIRS_COLUMNS, PAIRS_TABLE_COLUMNS = 11, 8
@@ -76,24 +77,20 @@ def read_pairs(lines):
     return rows
 
 
-def read_text(file):
-    try:
-        with open(file, encoding="utf-8") as opened:
-            return opened.read()
-    except OSError as error:
-        raise usage(f"cannot read {file}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise usage(f"{file} is no text; {ACCEPTED}") from None
+def read_json(file):
+    """(text, the JSON in it or None)."""
+    text = read_text(file, ACCEPTED)
+    about = parsed(text)
+    schema = about.get("schema", SCHEMA) if isinstance(about, dict) else SCHEMA
+    if schema != SCHEMA:
+        raise usage(f"{file} has schema {schema!r}, and this `fairlead plot` reads {SCHEMA}; draw it with the release that "
+                    "wrote it")
+    return text, about
 
 
 def read_alone(files, what, is_it):
     """What the only file says, where it is of this kind; else None."""
-    texts = [read_text(file) for file in files]
-    for file, text in zip(files, texts):
-        try:
-            about = json.loads(text)
-        except ValueError:
-            continue
+    for file, (_, about) in [(file, read_json(file)) for file in files]:
         if isinstance(about, dict) and is_it(about):
             if len(files) > 1:
                 raise usage(f"{file} is of {what}, of which one picture draws one file; call fairlead plot for each")
@@ -112,15 +109,15 @@ def read_goals(files):
 
 
 def read_run(file):
-    text = read_text(file)
+    text, about = read_json(file)
     if text.startswith(PAIRS_OPENING):
         lines = text.splitlines()
         header = [line[2:] for line in lines if line.startswith("# ")]
         return checked(Run(file, "pairs", {"header": header}, read_pairs(lines)))
-    try:
-        about = json.loads(text)
-    except ValueError:
-        raise usage(f"{file} is neither JSON nor pairs' data; {ACCEPTED}") from None
+    if about is None:
+        raise usage(f"{file} is neither JSON nor pairs' data; {ACCEPTED}")
+    if isinstance(about, dict) and "checks" in about and "conclusion" in about:
+        raise usage(f"{file} is what `fairlead doctor --json` wrote, which has nothing to draw; {ACCEPTED}")
     name = about.get("benchmark") if isinstance(about, dict) else None
     if name in ("barrier", "ibarrier", "barrier_persistent", "init", "host_overhead"):
         raise usage(f"{file} is of {name}, which has one value and no sizes to draw it against")

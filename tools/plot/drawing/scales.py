@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import math
 
+BYTE_UNITS = (*((f"{letter}iB", 1 << 10 * power) for power, letter in ((5, "P"), (4, "T"), (3, "G"), (2, "M"), (1, "K"))),
+              ("B", 1))
+
 
 def size_text(number):
     """8, 1 KiB, 1.5 MiB."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if number >= factor:
-            return f"{number / factor:.4g} {unit}"
-    return f"{number}"
+    return next((f"{number / factor:.4g} {unit}" for unit, factor in BYTE_UNITS[:-1] if number >= factor), f"{number}")
 
 
 def number_text(value):

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 from failure import usage
 from runs import read_alone
-from scales import number_text
+from scales import BYTE_UNITS, number_text
 
 MOST_BARS = 16  # of a panel; the calls beyond share the last one
 TIME_UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
-BYTE_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 INDENT = 3 * "\N{NO-BREAK SPACE}"  # SVG drops plain ones
 
 

@@ -6,8 +6,6 @@ The rows of many ranks get lower, so that the panel fits a page, and ranks in wh
 
 from __future__ import annotations
 
-import bisect
-import json
 import math
 import os
 import textwrap
@@ -24,6 +22,7 @@ from span import UNITS
 
 ROW, LEFT, LEGEND_ROW, BELOW = 0.3, 1.9, 0.24, 0.95  # inches
 HIGHEST, TEXT_ROW, LABEL_LINE = 10.0, 0.12, 0.115  # inches: of the panel; of a row with names in its bars; of a label
+LOW = 0.03  # inches: rows that lines would hide
 HAIR, EDGED = 1 / 3000, 0.02  # of the panel's width; inches from which on a bar has an edge
 GAP = 0.25  # between tracks, in rows
 NAMED = len(COLOURS)  # calls with a colour of their own, by the time that they took; others share one
@@ -31,115 +30,52 @@ OTHER, PHASE = "#999999", "#e8e8e8"
 CHARACTERS_IN_AN_INCH = 17
 
 
-def read_trace(path):
-    """The trace in this file, or None where it is something else."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            trace = json.load(file)
-    except (OSError, ValueError):
-        return None
-    return trace if isinstance(trace, dict) and isinstance(trace.get("traceEvents"), list) else None
-
-
-class Track:
-    """The slices of one thread or stream, each with how many others it lies in."""
-
-    def __init__(self, rank, name, slices):
-        self.rank, self.name = rank, name
-        self.bars = []  # (slice, depth)
-        around = []
-        for event in sorted(slices, key=lambda e: (e["ts"], -e["dur"])):
-            # Times are exact to a nanosecond; sums of floating numbers are not.
-            while around and around[-1] <= event["ts"] + 5e-4:
-                around.pop()
-            self.bars.append((event, len(around)))
-            around.append(event["ts"] + event["dur"])
-        self.begins = [event["ts"] for event, _ in self.bars]
-        self.depth = 1 + max(depth for _, depth in self.bars)
-        self.top = 0.0
-
-    def within(self, begin, end):
-        """The bars that are seen in this time."""
-        return [(e, depth) for e, depth in self.bars if e["ts"] <= end and e["ts"] + e["dur"] >= begin]
-
-    def row_at(self, time):
-        """The middle of the innermost bar at this time."""
-        for event, depth in reversed(self.bars[:bisect.bisect_right(self.begins, time)]):
-            if depth == 0 or time <= event["ts"] + event["dur"]:
-                return self.top + depth + 0.5
-        return self.top + 0.5
-
-
-def tracks_of(events):
-    slices, names, ranks = defaultdict(list), {}, {}
-    for event in events:
-        place = event.get("pid"), event.get("tid")
-        if event.get("ph") == "X":
-            slices[place].append(event)
-        elif event.get("name") == "thread_name":
-            names[place] = event["args"]["name"]
-        elif event.get("name") == "process_name":
-            ranks[place[0]] = event["args"]["name"]
-    return {place: Track(str(ranks.get(place[0], place[0])), str(names.get(place, place[1])), slices[place])
-            for place in sorted(slices)}
-
-
-def shown_of(tracks, lines, begin, end):
-    """The tracks of the ranks in which something happens in this time, or where a line ends that is seen then."""
-    ranks = {place[0] for place, track in tracks.items() if track.within(begin, end)}
-    ranks |= {rank for line in lines for rank, _, _ in line}
-    return {place: track for place, track in tracks.items() if place[0] in ranks}
+def seen_of(trace, flows, begin, end):
+    """{place: what of the track is seen in this time} of the ranks in which something happens then, or where a line ends
+    that is seen."""
+    seen = {place: track.within(begin, end) for place, track in trace.tracks.items()}
+    ranks = {place[0] for place, slices in seen.items() if slices}
+    ranks |= {rank for flow in flows for rank, _, _ in flow}
+    return {place: slices for place, slices in seen.items() if place[0] in ranks}
 
 
 def colours_of(tracks):
     """{name: colour} of calls and GPU work; those that took most time of the job have one of their own."""
     took = defaultdict(float)
     for track in tracks.values():
-        for event, _ in track.bars:
-            if event["cat"] != "phase":
-                took[event["name"]] += event["dur"]
+        for one in track.slices:
+            if not one.is_phase:
+                took[one.name] += one.end - one.begin
     names = sorted(took, key=lambda name: -took[name])
     return {name: COLOURS[i] if i < NAMED else OTHER for i, name in enumerate(names)}
 
 
-def flows_of(events, tracks, begin, end):
-    """[[(rank, track, time), (rank, track, time)]] of the messages that are seen in this time."""
-    begins, ends = {}, {}
-    for event in events:
-        if event.get("ph") in ("s", "f"):
-            (begins if event["ph"] == "s" else ends)[event["id"]] = event
-    both = [(begins[i], ends[i]) for i in begins if i in ends]
-    return [[(e["pid"], e["tid"], e["ts"]) for e in pair] for pair in both
-            if all((e["pid"], e["tid"]) in tracks for e in pair) and pair[0]["ts"] <= end and pair[1]["ts"] >= begin]
+def bars_of(seen, hair):
+    """Without bars that hide behind the one before them."""
+    last = defaultdict(lambda: -math.inf)
+    for one, depth in seen:
+        if one.end > last[depth] + hair:
+            last[depth] = one.end
+            yield one, depth
 
 
-def bars_of(track, begin, end, hair):
-    """What is seen of the track in this time, without bars that hide behind the one before them."""
-    last = defaultdict(lambda: -1.0)
-    for event, depth in track.within(begin, end):
-        done = event["ts"] + event["dur"]
-        if done > last[depth] + hair:
-            last[depth] = done
-            yield event, depth
-
-
-def draw_tracks(axes, tracks, colours, row, window):
+def draw_tracks(axes, tracks, seen, colours, row, window):
     """`row`: inches."""
     begin, end = window
+    hair = (end - begin) * HAIR
     inch = max(end - begin, 1e-3) / (WIDTH - LEFT - RIGHT)
     corners, faces, edges = [], [], []
-    for track in tracks.values():
-        for event, depth in bars_of(track, begin, end, (end - begin) * HAIR):
-            phase = event["cat"] == "phase"
+    for place, track in tracks.items():
+        for one, depth in bars_of(seen[place], hair):
             low = track.top + depth + 0.08
-            left, right = event["ts"], event["ts"] + max(event["dur"], (end - begin) * HAIR)
+            left, right = one.begin, max(one.end, one.begin + hair)
             corners.append([(left, low), (right, low), (right, low + 0.84), (left, low + 0.84)])
-            faces.append(PHASE if phase else colours[event["name"]])
-            edges.append(0.3 if right - left > EDGED * inch else 0)
+            faces.append(PHASE if one.is_phase else colours[one.name])
+            edges.append(0.3 if right - left > EDGED * inch and row >= TEXT_ROW else 0)
             left, right = max(left, begin), min(right, end)
-            if row >= TEXT_ROW and len(event["name"]) + 1 < (right - left) / inch * CHARACTERS_IN_AN_INCH:
-                axes.text((left + right) / 2, low + 0.42, plain(event["name"]), ha="center", va="center",
-                          fontsize=6.5, color=INK if phase else "white", zorder=4)
+            if row >= TEXT_ROW and len(one.name) + 1 < (right - left) / inch * CHARACTERS_IN_AN_INCH:
+                axes.text((left + right) / 2, low + 0.42, plain(one.name), ha="center", va="center",
+                          fontsize=6.5, color=INK if one.is_phase else "white", zorder=4)
     axes.add_collection(PolyCollection(corners, facecolors=faces, edgecolors="white", linewidths=edges, zorder=2))
 
 
@@ -176,20 +112,19 @@ def in_words(time):
 
 def draw(path, trace, span=None):
     """`span`: microseconds from the first event on, (begin, end)."""
-    events = trace["traceEvents"]
-    times = [t for e in events if e.get("ph") == "X" for t in (e["ts"], e["ts"] + e["dur"])]
-    if not times:
+    slices = [one for track in trace.tracks.values() for one in track.slices]
+    if not slices:
         raise usage(f"{path}: a trace without any call; accepted: what a job with FAIRLEAD_TRACE wrote")
-    start, end = min(times), max(times)
+    start, end = min(one.begin for one in slices), max(one.end for one in slices)
     first, last = (start + span[0], start + span[1]) if span else (start, end)
-    every = tracks_of(events)
-    if not any(track.within(first, last) for track in every.values()):
+    flows = [flow for flow in trace.flows if flow[0][2] <= last and flow[1][2] >= first]
+    seen = seen_of(trace, flows, first, last)
+    if not any(seen.values()):
         raise usage(f"--time: nothing happens then in {path}, which lasts {end - start:.0f} us")
-    flows = flows_of(events, every, first, last)
-    tracks = shown_of(every, flows, first, last)
+    tracks = {place: trace.tracks[place] for place in seen}
     rows = stack(tracks)
     lines = [[(time, tracks[rank, tid].row_at(time)) for rank, tid, time in flow] for flow in flows]
-    about = trace.get("otherData", {})
+    about = trace.about
     what = os.path.basename(path)
     messages = f"{about.get('flow_events', '?')} messages"
     if span:
@@ -197,12 +132,12 @@ def draw(path, trace, span=None):
         messages = f"{len(lines)} of {messages} are seen"
     caption = (f"{what}: {about.get('ranks', '?')} ranks, {messages}"
                + (f"; {about['dropped_events']} events were dropped" if about.get("dropped_events") else ""))
-    ranks = {e.get("pid") for e in events if e.get("ph") in ("X", "M")}
-    hidden = max(about.get("ranks", 0), len(ranks)) - len({rank for rank, _ in tracks})
+    hidden = max(about.get("ranks", 0), len(trace.ranks)) - len({rank for rank, _ in tracks})
     if hidden:
         caption += f"; {hidden} rank{'s' * (hidden > 1)} without events {'are' if hidden > 1 else 'is'} not drawn"
     with pyplot.rc_context(STYLE):
-        return laid_out(caption, tracks, colours_of(every), rows, lines, (first, last, first - start if span else 0))
+        return laid_out(caption, tracks, seen, colours_of(trace.tracks), rows, lines,
+                        (first, last, first - start if span else 0))
 
 
 def stack(tracks):
@@ -213,24 +148,27 @@ def stack(tracks):
     return rows
 
 
-def laid_out(caption, tracks, colours, rows, lines, window):
+def laid_out(caption, tracks, seen, colours, rows, lines, window):
     first, last, after_start = window
     length = max(last - first, 1e-3)
-    seen = {event["name"] for track in tracks.values() for event, _ in track.within(first, last)}
-    named = {name: colour for name, colour in colours.items() if colour != OTHER and name in seen}
+    names = {one.name for slices in seen.values() for one, _ in slices}
+    named = {name: colour for name, colour in colours.items() if colour != OTHER and name in names}
 
     row = min(ROW, HIGHEST / rows)
+    low = row < LOW
     wide, above = WIDTH - LEFT - RIGHT, TITLE + 2 * LEGEND_ROW
     lines, widths, left_out = bundled(lines, wide / length, row)
-    caption = textwrap.wrap(f"{caption}. {meaning_of(widths, left_out)}", int((WIDTH - 2 * RIGHT) * CAPTION_CHARACTERS))
+    caption = textwrap.wrap(f"{caption}. {meaning_of(widths, left_out, low)}", int((WIDTH - 2 * RIGHT) * CAPTION_CHARACTERS))
     below = BELOW + CAPTION_ROW * max(0, len(caption) - 2)
     height = above + row * rows + below
     figure, axes = pyplot.subplots(figsize=(WIDTH, height))
     figure.subplots_adjust(left=LEFT / WIDTH, right=1 - RIGHT / WIDTH, top=1 - above / height, bottom=below / height)
-    draw_tracks(axes, tracks, colours, row, (first, last))
-    axes.add_collection(LineCollection(lines, colors=INK, linewidths=widths, alpha=0.7 if row == ROW else 0.5, zorder=3))
-    axes.scatter([end[0] for _, end in lines], [end[1] for _, end in lines],
-                 s=[(3 * width) ** 2 * min(1, 2 * row / ROW) for width in widths], color=INK, linewidth=0, zorder=3)
+    draw_tracks(axes, tracks, seen, colours, row, (first, last))
+    axes.add_collection(LineCollection(lines, colors=INK, linewidths=widths, alpha=0.7 if row == ROW else 0.5,
+                                       zorder=1.5 if low else 3))
+    if not low:
+        axes.scatter([end[0] for _, end in lines], [end[1] for _, end in lines],
+                     s=[(3 * width) ** 2 * min(1, 2 * row / ROW) for width in widths], color=INK, linewidth=0, zorder=3)
 
     unit, scale = next(((unit, scale) for unit, scale in UNITS if length >= 2 * scale), UNITS[-1])
     axes.set_xlim(first - 0.005 * length, last + 0.005 * length)
