@@ -110,7 +110,7 @@ int fairlead_device_event_query(struct fairlead_device_event* event);
 int fairlead_device_event_wait(struct fairlead_device_event* event, struct fairlead_device_stream* stream);
 
 /* What is submitted between begin and end executes each time the graph is launched. Streams that wait for an
- * event of the capture join it. Synchronisation, queries and allocations in between invalidate it. */
+ * event of the capture join it. Synchronisation and queries of these streams and events invalidate it. */
 int fairlead_device_capture_begin(struct fairlead_device_stream* stream);
 int fairlead_device_capture_end(struct fairlead_device_stream* stream, struct fairlead_device_graph** graph);
 int fairlead_device_graph_launch(struct fairlead_device_graph* graph, struct fairlead_device_stream* stream);

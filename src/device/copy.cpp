@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/options.h"
-#include "device/beside_captures.h"
 #include "device/classify.h"
 #include "device/submit_copies.h"
 #include "device/waiting_calls.h"
@@ -375,7 +374,6 @@ Error Copy::leave() {
 static void make_lacking(int device) {
   static std::mutex making;
   std::lock_guard making_lock(making);
-  const BesideCaptures beside;
   std::vector<Stream> streams;
   std::vector<Event> events;
   size_t streams_lacking = copy_streams_allowed(), events_lacking = prepared_events;

@@ -126,6 +126,8 @@ const char* to_string(Error error) {
       return "not found";
     case Error::failed:
       return "failed";
+    case Error::capturing:
+      return "refused during a capture";
   }
   return "unknown error";
 }

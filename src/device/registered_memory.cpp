@@ -5,7 +5,6 @@
 #include <map>
 
 #include "base/log.h"
-#include "device/beside_captures.h"
 #include "device/runtime.h"
 #include "device/waiting_calls.h"
 
@@ -25,7 +24,6 @@ bool register_memory(void* start, size_t bytes) {
   if (auto known = registrations.find(start); known != registrations.end()) return !known->second.refused;
   const WaitingCalls::Permission permission;
   if (!permission.may_make()) return false;
-  const BesideCaptures beside;
   const bool refused = runtime()->register_host(start, bytes) != Error::none;
   if (refused) log_line(LogLevel::info, "shared memory could not be registered: %s", runtime()->error_text());
   registrations[start] = {bytes, refused, {}};

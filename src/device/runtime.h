@@ -13,6 +13,8 @@
 //  - Unless stated otherwise, a function may create the device's primary context. query() and in_use() never
 //    do: Fairlead calls them for every pointer in every process, including processes without a GPU.
 //  - Addresses are unified: the addresses determine the direction of a copy.
+//  - Captures of graphs by the program and calls of the library do not concern each other, whichever thread
+//    captures (guarded.h). Exceptions: query_device(), and calls that name a captured stream or event.
 
 #pragma once
 
@@ -34,6 +36,7 @@ enum class Error : uint8_t {
   already_mapped,    // this process has already opened the IPC handle
   not_found,         // no such kernel
   failed,            // everything else
+  capturing,         // refused while a stream is being captured; a later call may succeed
 };
 const char* to_string(Error error);
 
@@ -103,9 +106,10 @@ struct Capture {
   uint64_t id = 0;  // of an active capture; never reused within a process
 };
 
-// While a stream is being captured, drivers refuse calls that could conflict with it, such as allocations and
-// queries of any event, and invalidate the capture. The mode of a thread says which captures it minds: all
-// (at first), those that began in this thread, or none.
+// While a stream is being captured, drivers refuse calls of a thread that could conflict with it, such as
+// allocations and queries of any event, and invalidate the capture. A capture and a thread each have a mode.
+// Calls of a thread conflict with captures that began in it, unless one of both modes is `relaxed`, and with
+// those of other threads if both modes are `global`, the mode that a thread has at first.
 enum class CaptureMode : uint8_t { global, thread, relaxed };
 
 // Device code for each target of the build, embedded by cmake/DeviceCode.cmake. One entry per target.
@@ -199,8 +203,9 @@ class Runtime {
   // than the primary one. Waits for nothing and creates no context.
   virtual Error query_application(int device) = 0;
   // The same for all work on this device, including the library's, if the driver can tell; otherwise
-  // equivalent to query_application(). Takes up to 20 microseconds, and invalidates a graph capture that
-  // another thread performs at that moment.
+  // equivalent to query_application(). Takes up to 20 microseconds. Also Error::not_ready if the driver may
+  // not be asked now. If it can tell, it invalidates captures in streams that do not synchronise with the
+  // default stream; after it has done so, it is not asked for a second, then for two, four, up to 64.
   virtual Error query_device(int device) { return query_application(device); }
   virtual bool queries_all_streams() const { return false; }  // can the driver tell?
   // Returns how many copy streams run in parallel without disturbing the application's work.
@@ -264,7 +269,9 @@ class Runtime {
   virtual Error call_host(Stream stream, void (*function)(void*), void* argument) = 0;
 
   virtual Error capture_of(Stream stream, Capture* capture) = 0;
-  virtual Error exchange_capture_mode(CaptureMode* mode) = 0;  // with that of the calling thread
+  // With that of the calling thread. Other calls cost less in a thread of the library if its mode is
+  // `relaxed`.
+  virtual Error exchange_capture_mode(CaptureMode* mode) = 0;
   // What is submitted to the stream becomes part of a graph until end_capture(). A stream that waits for an
   // event recorded in the capture joins it, and must be waited for in turn before end_capture(). Queries and
   // synchronisation of a captured stream or event fail and invalidate the capture.
@@ -316,7 +323,8 @@ void prepare_drivers();
 // Constructors of the providers; each returns null and the reason if its library cannot be opened.
 Runtime* make_cuda(const char** why_not);
 Runtime* make_hip(const char** why_not);
-// `as_cuda`: small allocations share objects, and copies the queues of the hardware.
+// `as_cuda`: small allocations share objects, and copies the queues of the hardware. Without, it is the
+// driver below another provider, which guards its calls itself (guarded.h).
 Runtime* make_sim(bool as_cuda = true);
 
 }  // namespace fairlead::device

@@ -234,9 +234,6 @@ EarlyLoading::~EarlyLoading() {
 
 void EarlyLoading::run() {
   device::Runtime& runtime = *device::runtime();
-  // Calls in this mode do not disturb captures of the program.
-  auto mode = device::CaptureMode::relaxed;
-  runtime.exchange_capture_mode(&mode);
   device::WaitingCalls::in_thread_of_library = true;
   int count = 0, loaded = 0;
   (void)runtime.device_count(&count);

@@ -65,7 +65,7 @@ class KernelTable {
     Error outcome = Error::not_ready;  // result of loading the kernel, once the device was idle
     int failures = 0;                  // failures of the driver for unknown reasons
   };
-  // Attempts are a millisecond apart: captures of the program, which forbid loading, are over by then.
+  // Attempts are a millisecond apart: reasons that pass are over by then.
   static constexpr int most_failures = 10000;
 
   Known known_of(const Key& key) {
@@ -79,8 +79,8 @@ class KernelTable {
     return kernels_[key] = known;
   }
 
-  // not_ready: the device is busy or full, or a capture of the program forbids loading. A kernel without code
-  // is not tried again.
+  // not_ready: the device is busy or full, or the driver may not be asked. A kernel without code is not tried
+  // again.
   Known try_to_load(const Key& key, const std::string& name) {
     auto [device, images, number] = key;
     Known known, later;

@@ -60,6 +60,8 @@ static_assert(driver_result::shared_object_failed == CUDA_ERROR_SHARED_OBJECT_IN
 static_assert(driver_result::peer_access_unsupported == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 static_assert(driver_result::invalid_handle == CUDA_ERROR_INVALID_HANDLE);
 static_assert(driver_result::not_found == CUDA_ERROR_NOT_FOUND);
+static_assert(driver_result::stream_capture_unsupported == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+static_assert(driver_result::stream_capture_implicit == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
 static_assert(driver_result::not_ready == CUDA_ERROR_NOT_READY);
 static_assert(driver_result::peer_access_already_enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 static_assert(driver_result::peer_access_not_enabled == CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);

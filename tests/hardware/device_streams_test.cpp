@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -497,34 +499,168 @@ TEST_F(device_graphs, streams_join_a_capture_by_events) {
   EXPECT_SUCCESS(gpu().destroy_graph(graph));
 }
 
-TEST_F(device_graphs, calls_that_could_conflict_need_a_relaxed_thread) {
-  StreamScope stream, other;
-  EventScope event;
-  Memory memory(MemoryKind::device, 4096);
-  ASSERT_SUCCESS(gpu().record_event(event, other));
-  ASSERT_SUCCESS(gpu().synchronize_stream(other));
-  CaptureMode mode = CaptureMode::relaxed;
+constexpr CaptureMode modes[] = {CaptureMode::global, CaptureMode::thread, CaptureMode::relaxed};
+
+// A stream that is being captured, by this thread or by another one, until end(), which returns whether the
+// capture survived.
+class CaptureScope {
+ public:
+  CaptureScope(CaptureMode mode, bool here) : here_(here) {
+    EXPECT_SUCCESS(gpu().create_stream(0, &stream_, StreamKind::application));
+    run([&] { EXPECT_SUCCESS(gpu().begin_capture(stream_, mode)); });
+  }
+  bool end() {
+    Graph graph = nullptr;
+    run([&] { (void)gpu().end_capture(stream_, &graph); });
+    EXPECT_SUCCESS(gpu().destroy_stream(stream_));
+    if (graph) {
+      EXPECT_SUCCESS(gpu().destroy_graph(graph));
+    }
+    return graph != nullptr;
+  }
+
+ private:
+  void run(std::function<void()> work) {
+    if (here_) return work();
+    work_ = std::move(work);
+    next_.arrive_and_wait();
+    next_.arrive_and_wait();
+  }
+  void serve() {
+    for (int calls = 0; calls < 2; ++calls) {
+      next_.arrive_and_wait();
+      work_();
+      next_.arrive_and_wait();
+    }
+  }
+
+  const bool here_;
+  Stream stream_ = nullptr;
+  std::function<void()> work_;
+  std::barrier<> next_{2};
+  std::jthread other_{[this] {
+    if (!here_) serve();
+  }};
+};
+
+// The calls of the library that need no second process.
+class Calls {
+ public:
+  Calls() {
+    if (std::strcmp(gpu().name(), "sim") == 0 || images_.size() > 1) {
+      EXPECT_SUCCESS(find_kernel());
+    }
+  }
+  void make() {
+    Allocation found;
+    size_t free = 0, total = 0;
+    IpcHandle handle;
+    int file = -1;
+    EXPECT_SUCCESS(gpu().query(memory_.at(), &found));
+    EXPECT_SUCCESS(gpu().memory_info(0, &free, &total));
+    EXPECT_SUCCESS(gpu().ipc_export(memory_.at(), &handle, &file));
+    for (int device = 1; device < devices(); ++device) (void)gpu().enable_peer(0, device);
+    make_memory();
+    std::vector<char> pageable(4096);
+    StreamScope stream;
+    EventScope event;
+    EXPECT_SUCCESS(gpu().copy(memory_.at(), pageable.data(), pageable.size(), stream));
+    EXPECT_SUCCESS(gpu().copy_2d(memory_.at(), 64, pinned_.at(), 64, 32, 2, stream));
+    EXPECT_SUCCESS(gpu().fill(memory_.at(), 1, 4096, stream));
+    EXPECT_SUCCESS(gpu().record_event(event, stream));
+    EXPECT_SUCCESS(gpu().wait_event(stream, event));
+    Error state = Error::none;
+    while ((state = gpu().query_event(event)) == Error::not_ready) std::this_thread::yield();
+    EXPECT_SUCCESS(state);
+    EXPECT_SUCCESS(gpu().synchronize_stream(stream));
+    EXPECT_SUCCESS(gpu().query_stream(stream));
+    if (kernel_) launch();
+    (void)gpu().query_application(0);
+    EXPECT_EQ(gpu().query_device(0), Error::not_ready)
+        << "while a stream that waits for the default one is captured";
+  }
+
+ private:
+  static void make_memory() {
+    void *memory = nullptr, *pinned = nullptr, *managed = nullptr;
+    static std::vector<char> pages(8192);
+    void* page = pages.data() + (4096 - reinterpret_cast<uintptr_t>(pages.data()) % 4096) % 4096;
+    EXPECT_SUCCESS(gpu().allocate(0, 4096, &memory));
+    EXPECT_SUCCESS(gpu().allocate_pinned(4096, &pinned));
+    EXPECT_SUCCESS(gpu().allocate_managed(0, 4096, &managed));
+    EXPECT_SUCCESS(gpu().register_host(page, 4096));
+    EXPECT_SUCCESS(gpu().unregister_host(page));
+    EXPECT_SUCCESS(gpu().free(managed));
+    EXPECT_SUCCESS(gpu().free_pinned(pinned));
+    EXPECT_SUCCESS(gpu().free(memory));
+  }
+  Error find_kernel() { return gpu().find_kernel(0, images_.data(), images_.size(), "count_up", &kernel_); }
+  // In a new stream for urgent kernels, since the first launch there makes what later ones use.
+  void launch() {
+    Stream urgent = nullptr;
+    void* numbers = pinned_.at();
+    unsigned first = 0;
+    unsigned long count = 64;
+    void* arguments[] = {&numbers, &first, &count};
+    EXPECT_SUCCESS(find_kernel());
+    EXPECT_SUCCESS(gpu().create_stream(0, &urgent, StreamKind::urgent));
+    EXPECT_SUCCESS(gpu().launch(kernel_, 1, 64, arguments, urgent));
+    EXPECT_SUCCESS(gpu().synchronize_stream(urgent));
+    EXPECT_SUCCESS(gpu().destroy_stream(urgent));
+  }
+
+  const std::vector<CodeImage> images_ = test::kernel_images();
+  Kernel kernel_ = nullptr;
+  Memory memory_{MemoryKind::device, 4096}, pinned_{MemoryKind::pinned, 4096};
+};
+
+TEST_F(device_graphs, calls_do_not_concern_captures) {
+  Calls calls;
+  for (bool here : {true, false})
+    for (CaptureMode mode : modes)
+      for (CaptureMode of_thread : modes) {
+        SCOPED_TRACE(std::string(here ? "here" : "elsewhere") + ", the capture's mode " +
+                     std::to_string(static_cast<int>(mode)) + ", the thread's " +
+                     std::to_string(static_cast<int>(of_thread)));
+        CaptureMode exchanged = of_thread;
+        CaptureScope capture(mode, here);
+        ASSERT_SUCCESS(gpu().exchange_capture_mode(&exchanged));
+        calls.make();
+        ASSERT_SUCCESS(gpu().exchange_capture_mode(&exchanged));
+        EXPECT_EQ(exchanged, of_thread);
+        EXPECT_TRUE(capture.end());
+      }
+}
+
+// The code of a kernel that nobody has used is loaded.
+TEST_F(device_graphs, loading_does_not_concern_captures) {
+  const std::vector<CodeImage> images = test::kernel_images();
+  if (std::strcmp(gpu().name(), "sim") != 0 && images.size() < 2) GTEST_SKIP() << "built without device code";
+  for (bool here : {true, false}) {
+    // Providers know what they have loaded by the address of the images.
+    const auto* fresh = new std::vector<CodeImage>(images);
+    Kernel kernel = nullptr;
+    CaptureScope capture(CaptureMode::global, here);
+    EXPECT_SUCCESS(gpu().find_kernel(0, fresh->data(), fresh->size(), "run_until", &kernel));
+    EXPECT_TRUE(capture.end());
+  }
+}
+
+// The driver may end a capture in a stream that does not wait for the default one, but no second one soon.
+TEST_F(device_graphs, the_question_whether_a_device_is_idle_ends_few_captures) {
+  StreamScope stream;
   Graph graph = nullptr;
-  void* allocated = nullptr;
   ASSERT_SUCCESS(gpu().begin_capture(stream));
-  ASSERT_SUCCESS(gpu().exchange_capture_mode(&mode));
-  EXPECT_EQ(mode, CaptureMode::global);
-  EXPECT_SUCCESS(gpu().query_event(event));
-  EXPECT_SUCCESS(gpu().allocate(0, 4096, &allocated));
-  ASSERT_SUCCESS(gpu().exchange_capture_mode(&mode));
-  EXPECT_EQ(mode, CaptureMode::relaxed);
+  if (gpu().queries_all_streams()) {
+    EXPECT_EQ(gpu().query_device(0), Error::not_ready);
+    EXPECT_EQ(capture_of(stream).state, Capture::State::invalidated);
+    EXPECT_NE(gpu().end_capture(stream, &graph), Error::none);
+    ASSERT_SUCCESS(gpu().begin_capture(stream));
+  }
+  (void)gpu().query_device(0);
   EXPECT_EQ(capture_of(stream).state, Capture::State::active);
-  // In this mode a thread minds captures of its own only.
-  std::thread([&] {
-    mode = CaptureMode::thread;
-    EXPECT_SUCCESS(gpu().exchange_capture_mode(&mode));
-    EXPECT_SUCCESS(gpu().query_event(event));
-  }).join();
-  EXPECT_EQ(capture_of(stream).state, Capture::State::active);
-  EXPECT_NE(gpu().query_event(event), Error::none);
-  EXPECT_EQ(capture_of(stream).state, Capture::State::invalidated);
-  EXPECT_NE(gpu().end_capture(stream, &graph), Error::none);
-  EXPECT_SUCCESS(gpu().free(allocated));
+  ASSERT_SUCCESS(gpu().end_capture(stream, &graph));
+  EXPECT_SUCCESS(gpu().destroy_graph(graph));
 }
 
 // The stream can be used again.

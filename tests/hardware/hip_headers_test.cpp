@@ -53,6 +53,8 @@ static_assert(driver_result::shared_object_failed == hipErrorSharedObjectInitFai
 static_assert(driver_result::peer_access_unsupported == hipErrorPeerAccessUnsupported);
 static_assert(driver_result::invalid_handle == hipErrorInvalidHandle);
 static_assert(driver_result::not_found == hipErrorNotFound);
+static_assert(driver_result::stream_capture_unsupported == hipErrorStreamCaptureUnsupported);
+static_assert(driver_result::stream_capture_implicit == hipErrorStreamCaptureImplicit);
 static_assert(driver_result::not_ready == hipErrorNotReady);
 static_assert(driver_result::peer_access_already_enabled == hipErrorPeerAccessAlreadyEnabled);
 static_assert(driver_result::peer_access_not_enabled == hipErrorPeerAccessNotEnabled);

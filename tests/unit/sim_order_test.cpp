@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "sim_fixture.h"
@@ -145,6 +146,40 @@ TEST_F(SimOrder, captures_keep_to_their_own_events) {
   EXPECT_EQ(gpu.end_capture(first, &graph), Error::failed);
   EXPECT_EQ(gpu.wait_event(outside, event_of_first), Error::failed) << "of an ended capture";
   EXPECT_EQ(graph, nullptr);
+}
+
+// As the driver that a provider calls (device/guarded.h).
+TEST(SimDriver, calls_conflict_with_captures_as_both_modes_say) {
+  Runtime& driver = *make_sim(false);
+  constexpr CaptureMode modes[] = {CaptureMode::global, CaptureMode::thread, CaptureMode::relaxed};
+  Stream captured = nullptr, other = nullptr;
+  Event event = nullptr;
+  void* memory = nullptr;
+  ASSERT_EQ(driver.create_stream(0, &captured, StreamKind::library), Error::none);
+  ASSERT_EQ(driver.create_stream(0, &other, StreamKind::library), Error::none);
+  ASSERT_EQ(driver.create_event(0, &event), Error::none);
+  ASSERT_EQ(driver.allocate(0, 64, &memory), Error::none);
+  const std::function<Error()> calls[] = {
+      [&] { return driver.allocate(0, 64, &memory); },  [&] { return driver.free(memory); },
+      [&] { return driver.query_event(event); },        [&] { return driver.query_stream(other); },
+      [&] { return driver.synchronize_stream(other); },
+  };
+  for (bool here : {true, false})
+    for (CaptureMode mode : modes)
+      for (CaptureMode of_thread : modes)
+        for (const auto& call : calls) {
+          const bool relaxed = mode == CaptureMode::relaxed || of_thread == CaptureMode::relaxed;
+          const bool global = mode == CaptureMode::global && of_thread == CaptureMode::global;
+          const bool refused = !relaxed && (here || global);
+          Graph graph = nullptr;
+          CaptureMode exchanged = of_thread;
+          const auto begin = [&] { ASSERT_EQ(driver.begin_capture(captured, mode), Error::none); };
+          here ? begin() : std::thread(begin).join();
+          ASSERT_EQ(driver.exchange_capture_mode(&exchanged), Error::none);
+          EXPECT_EQ(call(), refused ? Error::capturing : Error::none);
+          ASSERT_EQ(driver.exchange_capture_mode(&exchanged), Error::none);
+          EXPECT_EQ(driver.end_capture(captured, &graph) == Error::none, !refused);
+        }
 }
 
 TEST_F(SimOrder, a_joined_stream_cannot_end_the_capture_and_leaves_it_with_the_first) {

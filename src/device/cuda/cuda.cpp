@@ -19,12 +19,13 @@
 #include "device/cuda/abi.h"
 #include "device/cuda/gdrcopy.h"
 #include "device/cuda_hip/ordered.h"
+#include "device/guarded.h"
 #include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
 
-class Cuda final : public OrderedRuntime<CudaAbi> {
+class Cuda : public OrderedRuntime<CudaAbi> {
  public:
   explicit Cuda(const CudaAbi& api) : OrderedRuntime(api) {}
 
@@ -79,6 +80,8 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
     Event& event = idle_events_[device];
     if (Error error = event ? Error::none : create_event(device, &event); error != Error::none) return error;
     Error error = on(device, [&] {
+      // The record would end a capture that the default stream waits for. Others cannot be seen.
+      if (check_no_blocking_capture() != Error::none) return Error::not_ready;
       return call(api_.context_record_event, contexts_[device].load(), record_of(event)->handle);
     });
     const auto start = std::chrono::steady_clock::now();
@@ -305,6 +308,7 @@ class Cuda final : public OrderedRuntime<CudaAbi> {
   bool make_graph(CudaAbi::Launcher* launcher, const CudaAbi::KernelNode& node, int priority) {
     const WaitingCalls::Permission permission;
     if (!permission.may_make()) return false;
+    const Relaxed relaxed(*this);
     CudaAbi::NodeAttribute urgent{priority};
     const bool can = api_.graph_create && api_.graph_destroy && api_.graph_add_kernel &&
                      api_.graph_set_attribute && api_.graph_instantiate && api_.graph_set_kernel &&
@@ -400,7 +404,7 @@ Runtime* make_cuda(const char** why_not) {
                   missing);
     return nullptr;
   }
-  return new Cuda(api);  // lives as long as the process: static destructors may still use it
+  return new Guarded<Cuda>(api);  // lives as long as the process: static destructors may still use it
 }
 
 }  // namespace fairlead::device

@@ -42,6 +42,9 @@ inline Error driver_error(int result) {
       return Error::already_mapped;
     case not_found:
       return Error::not_found;
+    case stream_capture_unsupported:
+    case stream_capture_implicit:
+      return Error::capturing;
     default:
       return Error::failed;
   }

@@ -33,6 +33,19 @@ class OrderedRuntime : public DriverRuntime<Abi> {
     return Error::none;
   }
 
+  // A query of the default stream covers all streams that synchronise with it. An event recorded there would
+  // give the same answer, but only after the GPU has reached it, and it would make these streams wait for
+  // each other. While one of them is being captured into a graph, the query itself would invalidate the
+  // capture.
+  Error query_application(int device) override {
+    if (Error error = this->check_device(device); error != Error::none) return error;
+    if (!this->has_context(device)) return Error::none;
+    return this->on(device, [&] {
+      const Error error = check_no_blocking_capture();
+      return error == Error::none ? this->call(api_.stream_query, typename Abi::Stream{}) : error;
+    });
+  }
+
   bool has_word_operations(int device) override {
     int possible = 0;
     return this->check_device(device) == Error::none && api_.write_word && api_.wait_word &&
@@ -71,6 +84,7 @@ class OrderedRuntime : public DriverRuntime<Abi> {
 
   // The driver's numbers are those of the enumeration. Needs no context.
   Error exchange_capture_mode(CaptureMode* mode) override {
+    if (!this->in_use()) return this->refuse(Error::not_initialized, "there can be no capture");
     if (!api_.capture_mode) return this->refuse(Error::not_supported, api_.capture_mode.symbol);
     int number = static_cast<int>(*mode);
     Error error = this->call(api_.capture_mode, &number);
@@ -124,6 +138,13 @@ class OrderedRuntime : public DriverRuntime<Abi> {
   using Base::record_of;
   using typename Base::StreamRecord;
 
+  // Error::capturing while a stream of the current device that synchronises with the default stream is being
+  // captured. Does the capture no harm.
+  Error check_no_blocking_capture() {
+    int state = 0;
+    if (!api_.stream_capturing) return Error::none;
+    return this->call(api_.stream_capturing, typename Abi::Stream{}, &state);
+  }
   // Returns the device of a stream that the application created.
   virtual Error device_of(typename Abi::Stream stream, int* device) = 0;
   // The functions below run while the right device is current.

@@ -262,22 +262,6 @@ class DriverRuntime : public Runtime {
     return on(record->device, [&] { return call(api_.stream_query, record->handle); });
   }
 
-  // A query of the default stream covers all streams that synchronise with it. An event recorded there would
-  // give the same answer, but only after the GPU has reached it, and it would make these streams wait for
-  // each other. While one of them is being captured into a graph, the query itself would invalidate the
-  // capture.
-  Error query_application(int device) override {
-    if (Error error = check_device(device); error != Error::none) return error;
-    if (!has_context(device)) return Error::none;
-    return on(device, [&] {
-      typename Abi::Stream default_stream{};
-      int capturing = 0;
-      Error error =
-          api_.stream_capturing ? call(api_.stream_capturing, default_stream, &capturing) : Error::none;
-      return error == Error::none ? call(api_.stream_query, default_stream) : error;
-    });
-  }
-
   Error copy(void* to, const void* from, size_t bytes, Stream stream) override {
     if (bytes == 0) return Error::none;
     auto* record = record_of(stream);

@@ -24,6 +24,7 @@
 #include "base/options.h"
 #include "base/rate_limit.h"
 #include "device/cuda_hip/ordered.h"
+#include "device/guarded.h"
 #include "device/hip/abi.h"
 #include "device/hip/kfd_topology.h"
 #include "device/hip/library.h"
@@ -59,7 +60,7 @@ std::string lacks(const char* function) {
   return std::string("libamdhip64.so has no ") + function + ": ROCm is older than 5.0";
 }
 
-class Hip final : public OrderedRuntime<HipAbi> {
+class Hip : public OrderedRuntime<HipAbi> {
  public:
   // `translated`: this libamdhip64 runs on top of a driver other than AMD's.
   explicit Hip(bool translated) : OrderedRuntime(HipAbi()), translated_(translated) {}
@@ -369,7 +370,7 @@ Runtime* make_hip(const char** why_not) {
                   driver_file, std::strerror(errno));
     return nullptr;
   }
-  auto hip = std::make_unique<Hip>(translated);
+  auto hip = std::make_unique<Guarded<Hip>>(translated);
   std::string why_no_library;
   void* library = translated ? open_hip(&why_no_library) : loaded_hip();
   if (!library && translated) {

@@ -41,6 +41,13 @@ struct CaptureSequence {
     if (!std::exchange(ended, true)) --active;
   }
 
+  // Of the calling thread, if it has this mode.
+  bool conflicts_with(CaptureMode of_thread) const {
+    if (mode == CaptureMode::relaxed || of_thread == CaptureMode::relaxed) return false;
+    return thread == std::this_thread::get_id() ||
+           (mode == CaptureMode::global && of_thread == CaptureMode::global);
+  }
+
   const uint64_t id;
   const CaptureMode mode;
   const std::thread::id thread = std::this_thread::get_id();  // where it began

@@ -188,16 +188,27 @@ Error Simulator::exchange_capture_mode(CaptureMode* mode) {
 
 Error Simulator::begin_unsafe() {
   if (Error error = begin(); error != Error::none) return error;
-  if (!CaptureSequence::active || capture_mode_ == CaptureMode::relaxed) return Error::none;
-  bool refused = false;
+  return end_captures([](WorkQueue& queue) { return queue.captured_against(capture_mode_); });
+}
+
+template <class Matches>
+Error Simulator::end_captures(Matches matches) {
+  if (!CaptureSequence::active) return Error::none;
+  bool ended = false;
   for (const QueueRef& queue : streams_.all())
-    if (!queue->captured_relaxed() &&
-        (capture_mode_ == CaptureMode::global || queue->captured_by(std::this_thread::get_id())))
-      refused |= queue->invalidate();
-  if (!refused) return Error::none;
-  return fail(Error::failed,
-              "this call is refused while a stream is being captured; the capture is invalid "
-              "now");
+    if (matches(*queue)) ended |= queue->invalidate();
+  if (!ended) return Error::none;
+  return fail(Error::capturing,
+              "this call is refused while a stream is being captured; the capture is invalid now");
+}
+
+// As cuStreamIsCapturing() of the default stream and cuCtxRecordEvent() do.
+Error Simulator::begin_question(int device) {
+  for (const QueueRef& queue : streams_.all())
+    if (queue->device == device && queue->kind == StreamKind::application &&
+        queue->capture().state != Capture::State::none)
+      return Error::not_ready;
+  return end_captures([device](WorkQueue& queue) { return queue.device == device; });
 }
 
 Error Simulator::begin_capture(Stream stream, CaptureMode mode) {

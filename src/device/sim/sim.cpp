@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/options.h"
+#include "device/guarded.h"
 #include "device/sim/error.h"
 
 namespace fairlead::device {
@@ -195,6 +196,7 @@ const char* last_error_text() {
 }  // namespace sim
 
 Runtime* make_sim(bool as_cuda) {
+  if (as_cuda) return new Guarded<sim::Simulator>(as_cuda);
   return new sim::Simulator(as_cuda);
 }
 

@@ -53,7 +53,7 @@ struct Arguments {
   Failure failure;
 };
 
-class Simulator final : public Runtime {
+class Simulator : public Runtime {
  public:
   explicit Simulator(bool as_cuda);
 
@@ -168,9 +168,12 @@ class Simulator final : public Runtime {
   static int device_total() { return static_cast<int>(options().sim_devices); }
   static bool valid(int device) { return device >= 0 && device < device_total(); }
   static Error usable();
-  static Error begin();     // first use of the driver
-  Error begin(int device);  // first use of a device as well: creates its context
-  Error begin_unsafe();     // for calls that are refused during a capture
+  static Error begin();              // first use of the driver
+  Error begin(int device);           // first use of a device as well: creates its context
+  Error begin_unsafe();              // for calls that are refused during a capture
+  Error begin_question(int device);  // for those that are refused whatever the mode
+  template <class Matches>
+  Error end_captures(Matches matches);  // Error::capturing if there is one
   // For calls that make or free something.
   void await_launches() { std::lock_guard lock(launching_); }
   Error begin_making() {  // of memory

@@ -143,9 +143,9 @@ Error WorkQueue::begin_capture(CaptureMode mode) {
   return Error::none;
 }
 
-bool WorkQueue::captured_relaxed() {
+bool WorkQueue::captured_against(CaptureMode mode) {
   std::lock_guard lock(mutex_);
-  return capture_ && capture_->mode == CaptureMode::relaxed;
+  return capture_ && capture_->conflicts_with(mode);
 }
 
 Error WorkQueue::end_capture(std::vector<Node>* nodes, size_t* lanes) {
@@ -184,11 +184,6 @@ void WorkQueue::leave_capture() {
 bool WorkQueue::invalidate() {
   std::lock_guard lock(mutex_);
   return invalidate_locked();
-}
-
-bool WorkQueue::captured_by(std::thread::id thread) {
-  std::lock_guard lock(mutex_);
-  return capture_ && capture_->thread == thread;
 }
 
 bool WorkQueue::invalidate_locked() {

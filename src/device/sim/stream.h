@@ -56,9 +56,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   Error begin_capture(CaptureMode mode);
   // Hands over what was captured; the first lane is this stream.
   Error end_capture(std::vector<Node>* nodes, size_t* lanes);
-  bool invalidate();  // returns whether the stream is being captured
-  bool captured_by(std::thread::id thread);
-  bool captured_relaxed();
+  bool invalidate();                        // returns whether the stream is being captured
+  bool captured_against(CaptureMode mode);  // does a call of a thread in this mode conflict with the capture?
 
   Error drain();     // waits for all work submitted so far; invalidates a capture
   Error poll();      // likewise

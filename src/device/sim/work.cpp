@@ -123,6 +123,7 @@ Error Simulator::query_application(int device) {
 }
 
 Error Simulator::query_device(int device) {
+  if (Error error = begin_question(device); error != Error::none) return error;
   return query_streams(device, [](StreamKind) { return true; });
 }
 
@@ -282,6 +283,7 @@ Error Simulator::wait_event(Stream stream, Event event) {
 Error Simulator::find_kernel(int device, const CodeImage* images, size_t count, const char* name,
                              Kernel* kernel) {
   if (Error error = begin(device); error != Error::none) return error;
+  if (Error error = begin_unsafe(); error != Error::none) return error;
   if (!options().sim_kernels) return fail(Error::not_supported, "FAIRLEAD_SIM_KERNELS is off");
   for (size_t i = 0; i < count; ++i) {
     if (strcmp(images[i].target, "cpu") != 0) continue;

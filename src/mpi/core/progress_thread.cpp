@@ -184,7 +184,7 @@ bool ProgressThread::exists() {
 
 void ProgressThread::run() {
   prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; 50 us otherwise, which is longer than most pauses
-  // A capture of the program's does not concern this thread, nor do its calls the capture.
+  // Each call of the driver then need not change the mode for itself (device/guarded.h).
   auto mode = device::CaptureMode::relaxed;
   if (device::Runtime* gpu = device::runtime()) gpu->exchange_capture_mode(&mode);
   device::WaitingCalls::in_thread_of_library = true;

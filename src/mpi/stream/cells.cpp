@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-#include "device/beside_captures.h"
+#include "device/runtime.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -17,7 +17,6 @@ auto& unused = *new std::vector<uint64_t*>;
 uint64_t* make_page() {
   constexpr size_t bytes = 4096;
   void* page = nullptr;
-  device::BesideCaptures beside;
   if (device::runtime()->allocate_pinned(bytes, &page) != device::Error::none) return nullptr;
   auto* const first = static_cast<uint64_t*>(page);
   std::lock_guard lock(mutex);

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
-#include "device/beside_captures.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "device/copy.h"
@@ -248,7 +247,6 @@ device::Graph StreamCollective::recorded(const Plan& plan) {
 device::Graph StreamCollective::record(const Plan& plan) {
   device::Runtime* gpu = device::runtime();
   device::Graph graph = nullptr;
-  device::BesideCaptures beside;
   Error error = gpu->begin_capture(recording_, device::CaptureMode::relaxed);
   if (error == Error::none) {
     error = run(recording_, plan);
@@ -521,7 +519,6 @@ void StreamCollective::connect(const std::vector<Offer>& offers) {
 }
 
 std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::shared_ptr<GpuStream> stream) {
-  const device::BesideCaptures beside;
   int inter = 0;
   PMPI_Comm_test_inter(comm, &inter);
   auto made = std::unique_ptr<StreamCollective>(new StreamCollective);

@@ -77,6 +77,7 @@ int remember(Error error) {
       {Error::peer_unavailable, result::peer_access_unsupported},
       {Error::already_mapped, result::already_mapped},
       {Error::not_found, result::not_found},
+      {Error::capturing, result::stream_capture_unsupported},
   };
   constexpr int unknown = 999;
   for (auto [ours, theirs] : codes)

@@ -139,7 +139,7 @@ void leave_ended_captures() {
 
 Error state_of(const StreamRecord& record) {
   if (record.capturing) return backend()->query_stream(record.capturing);
-  return record.last ? backend()->query_event(record.last) : Error::none;
+  return backend()->query_event(record.event);  // refused beside a capture, even if there was no work
 }
 
 }  // namespace
@@ -302,6 +302,10 @@ SHIM int hipLaunchHostFunc(HipAbi::Stream stream, void (*function)(void*), void*
 SHIM int hipStreamGetCaptureInfo(HipAbi::Stream stream, int* status, unsigned long long* id) {
   if (int code = begin()) return code;
   std::lock_guard lock(mutex);
+  const bool implicit = !stream && std::ranges::any_of(streams, [](auto& other) {
+    return other->live && other->blocking && other->capturing;
+  });
+  if (implicit) return remember(result::stream_capture_implicit);
   const gpu::Capture capture = capture_of(record_of(stream)->capturing);
   *status = static_cast<int>(capture.state);
   if (id) *id = capture.id;
@@ -316,13 +320,14 @@ SHIM int hipThreadExchangeStreamCaptureMode(int* mode) {
   *mode = static_cast<int>(exchanged);
   return code;
 }
-SHIM int hipStreamBeginCapture(HipAbi::Stream stream, int) {
+SHIM int hipStreamBeginCapture(HipAbi::Stream stream, int mode) {
   if (int code = begin()) return code;
   std::lock_guard lock(mutex);
   StreamRecord* record = record_of(stream);
   if (!stream || record->capturing) return remember(Error::failed);
   Error error = backend()->create_stream(record->device, &record->capturing);
-  return remember(error == Error::none ? backend()->begin_capture(record->capturing) : error);
+  if (error != Error::none) return remember(error);
+  return remember(backend()->begin_capture(record->capturing, static_cast<gpu::CaptureMode>(mode)));
 }
 SHIM int hipStreamEndCapture(HipAbi::Stream stream, HipAbi::Graph* graph) {
   if (int code = begin()) return code;
