@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "device/copy.h"
 #include "device/small_copy.h"
+#include "device/waiting_calls.h"
 #include "mpi/abi/real.h"
 #include "mpi/network/crash_line.h"
 
@@ -113,8 +114,8 @@ void HostTrial::take_steps() {
       step_ = Step::over;
       return;
     }
+    if (!prepare()) return;
     tried_ = true;
-    prepare();
     step_ = Step::exchanging;
     start_exchange();
   }
@@ -132,16 +133,21 @@ void HostTrial::take_steps() {
   }
 }
 
-// Without device memory this rank takes part with host memory: its neighbours wait for its messages.
-void HostTrial::prepare() {
-  host_memory_.reset(new unsigned char[places * most_bytes]);
+// False: not now (waiting_calls.h). Without device memory this rank takes part with host memory: its
+// neighbours wait for its messages.
+bool HostTrial::prepare() {
   void* memory = nullptr;
-  if (!host_only_ &&
-      device::runtime()->allocate(device_, places * most_bytes, &memory) != device::Error::none)
-    wrong_ = "there is no device memory for it";
+  if (!host_only_) {
+    const device::WaitingCalls::Permission permission;
+    if (!permission.may_make()) return false;
+    if (device::runtime()->allocate(device_, places * most_bytes, &memory) != device::Error::none)
+      wrong_ = "there is no device memory for it";
+  }
+  host_memory_.reset(new unsigned char[places * most_bytes]);
   device_memory_ = static_cast<unsigned char*>(memory);
   if (device_memory_) memory_id_ = id_of_memory();
   crash_line.emplace(line_of_crash(), device_memory_, device_memory_ ? places * most_bytes : 0);
+  return true;
 }
 
 // Of the memory that is at the address now; 0 if there is none.

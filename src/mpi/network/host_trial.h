@@ -66,7 +66,7 @@ class HostTrial {
   void agree(Result mine, Step next);
   bool agreed();
   void take_steps();
-  void prepare();
+  bool prepare();
   void start_exchange();
   bool exchange_ended();
   bool message_ended(int which);
