@@ -8,8 +8,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 
 #include "base/options.h"
+#include "device/beside_captures.h"
+#include "device/known_ids.h"
 #include "device/waiting_calls.h"
 
 namespace fairlead::device {
@@ -79,6 +82,40 @@ bool in_program_memory(uintptr_t address) {
   return address < end;
 }
 
+// Memory for which settle() has done what it can.
+KnownIds settled;
+
+// A short while: of the calls that returned early, it covers the copies of pageable memory, which are in
+// flight for a few microseconds. The device may be busy with kernels for longer, which may wait for this
+// process.
+void await_application(int device) {
+  constexpr std::chrono::microseconds patience{50};
+  const auto start = std::chrono::steady_clock::now();
+  while (runtime()->query_application(device) == Error::not_ready &&
+         std::chrono::steady_clock::now() - start < patience) {
+  }
+}
+
+// After this, MPI may read and write the memory as soon as the program's cudaMemcpy() or cudaMemset() has
+// returned.
+void settle(const void* address, const Allocation& memory) {
+  Error before;
+  {
+    const WaitingCalls::Permission permission;
+    if (!permission.may_make()) return;
+    const BesideCaptures beside;
+    before = runtime()->set_sync_memops(address);
+  }
+  if (before != Error::none) {
+    const BesideCaptures beside;
+    int current = memory.device;
+    (void)runtime()->current_device(&current);
+    await_application(memory.device);
+    if (current != memory.device) await_application(current);
+  }
+  settled.add(memory.id);
+}
+
 }  // namespace
 
 constinit detail::ProgramMemory detail::program_memory;
@@ -97,6 +134,7 @@ Allocation classify(const void* address) {
     device_of_memory.store(allocation.device, std::memory_order_relaxed);
     const uint64_t bit = uint64_t{1} << allocation.device;
     if (!(seen.load(std::memory_order_relaxed) & bit)) seen |= bit;
+    if (!settled.contains(allocation.id)) settle(address, allocation);
   }
   return allocation;
 }

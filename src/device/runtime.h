@@ -173,8 +173,14 @@ class Runtime {
   // Where kernels of a device find memory that was given to register_host(); null if they do not.
   virtual void* address_for_kernels(int, void* registered) { return registered; }
   virtual Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) = 0;
-  // Makes the driver's memory operations on this allocation synchronous: they complete before they return.
+  // The synchronous functions of CUDA and HIP return while some of what they were asked to do is still in
+  // flight: fills, copies inside a device and, with CUDA, short copies of pageable host memory. From now on
+  // those on this allocation complete before they return; where the driver offers that for all memory of a
+  // device only, those on the device. not_ready: those that were called before may be in flight; none: they
+  // were complete already.
   virtual Error set_sync_memops(const void* address) = 0;
+  // What cudaMemcpy() and hipMemcpy() do, in the calling thread's current device.
+  virtual Error copy_as_program(void* to, const void* from, size_t bytes) = 0;
   // Returns whether copies into page-locked memory write each aligned 32-bit word atomically, so that the
   // host can poll for the data. True for transfers over PCIe and similar links.
   virtual bool writes_whole_words() const { return false; }

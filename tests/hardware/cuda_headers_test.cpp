@@ -129,6 +129,9 @@ static_assert(CudaAbi::device_capability_minor == CU_DEVICE_ATTRIBUTE_COMPUTE_CA
 static_assert(CudaAbi::device_has_words == CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR);
 #endif
 static_assert(CudaAbi::ipc_lazy_peer_access == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+#if CUDA_VERSION >= 12010
+static_assert(CudaAbi::context_sync_memops == CU_CTX_SYNC_MEMOPS);
+#endif
 
 static_assert(sizeof(CudaAbi::Address) == sizeof(CUdeviceptr));
 static_assert(sizeof(CudaAbi::Uuid) == sizeof(CUuuid));

@@ -254,12 +254,36 @@ TEST(device_runtime, threads_without_a_context_can_do_all) {
     EXPECT_SUCCESS(gpu().query(memory.at(), &found));
     EXPECT_EQ(found.device, device);
     Error sync = gpu().set_sync_memops(memory.at());
-    EXPECT_TRUE(sync == Error::none || sync == Error::not_supported) << words(sync);
+    EXPECT_TRUE(sync == Error::none || sync == Error::not_ready || sync == Error::not_supported)
+        << words(sync);
     EXPECT_EQ(bytes_of(memory.at(), expected.size(), stream), expected);
   };
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) threads.emplace_back(work, i);
   for (std::thread& thread : threads) thread.join();
+}
+
+// Without set_sync_memops() the first rounds find the old bytes on some GPUs.
+TEST(device_runtime, synchronous_copies_of_the_program_are_complete_where_they_have_to_be) {
+  using Allocate = Error (Runtime::*)(int, size_t, void**);
+  for (Allocate allocate : {Allocate(&Runtime::allocate), Allocate(&Runtime::allocate_from_pool),
+                            Allocate(&Runtime::allocate_virtual)}) {
+    constexpr size_t bytes = 900;
+    void* memory = nullptr;
+    StreamScope stream;
+    const Error error = (gpu().*allocate)(0, bytes, &memory);
+    if (error == Error::not_supported) continue;
+    ASSERT_SUCCESS(error);
+    const Error sync = gpu().set_sync_memops(memory);
+    EXPECT_TRUE(sync == Error::none || sync == Error::not_ready || sync == Error::not_supported)
+        << words(sync);
+    for (int round = 0; round < 200 && sync != Error::not_supported; ++round) {
+      const Bytes expected = pattern(bytes, round);
+      ASSERT_SUCCESS(gpu().copy_as_program(memory, expected.data(), bytes));
+      ASSERT_EQ(bytes_of(memory, bytes, stream), expected) << "round " << round;
+    }
+    ASSERT_SUCCESS(gpu().free(memory));
+  }
 }
 
 TEST(device_runtime, the_current_device_stays) {

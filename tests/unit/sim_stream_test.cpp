@@ -32,6 +32,30 @@ TEST_F(SimStream, copies_in_every_direction_carry_the_bytes) {
   EXPECT_EQ(gpu.query_stream(on), Error::none);
 }
 
+TEST_F(SimStream, synchronous_copies_of_the_program_are_late_unless_they_may_not) {
+  constexpr size_t bytes = 900;
+  char *memory = device_memory(bytes), *other = device_memory(bytes);
+  auto write = [&](char* to, unsigned char byte) {
+    const std::vector<unsigned char> pageable(bytes, byte);
+    return gpu.copy_as_program(to, pageable.data(), bytes);
+  };
+  fill(memory, 1, bytes);
+  fill(other, 1, bytes);
+  ASSERT_EQ(write(memory, 2), Error::none);
+  EXPECT_EQ(read(memory, 1)[0], 1);
+  ASSERT_EQ(gpu.copy_as_program(other, memory, bytes), Error::none);
+  EXPECT_EQ(read(memory, 1)[0], 2) << "it follows in the same stream";
+  EXPECT_EQ(read(other, 1)[0], 1);
+  EXPECT_EQ(gpu.query_application(0), Error::none);
+  EXPECT_EQ(read(other, 1)[0], 2);
+  ASSERT_EQ(gpu.set_sync_memops(memory), Error::not_ready);
+  ASSERT_EQ(gpu.set_sync_memops(memory), Error::none);
+  ASSERT_EQ(write(memory, 3), Error::none);
+  EXPECT_EQ(read(memory, 1)[0], 3);
+  ASSERT_EQ(gpu.copy_as_program(other, memory, bytes), Error::none);
+  EXPECT_EQ(read(other, 1)[0], 3);
+}
+
 TEST_F(SimStream, rows_of_a_2d_copy_keep_their_pitches) {
   char* device = device_memory(64);
   fill(device, 0, 64);

@@ -109,6 +109,7 @@ struct CudaAbi {
   static constexpr int device_has_words = 123;
   static constexpr int device_shared_by_mps = 133;
   static constexpr unsigned ipc_lazy_peer_access = 1;
+  static constexpr unsigned context_sync_memops = 0x80;
 
   static constexpr unsigned pinned_flags = driver_flag::pinned_portable;
   static constexpr bool streams_share_queues = false;  // only beyond more streams than a program has

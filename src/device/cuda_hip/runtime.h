@@ -211,10 +211,17 @@ class DriverRuntime : public Runtime {
   Error set_sync_memops(const void* address) override {
     if (!api_.set_pointer_attribute) return refuse(Error::not_supported, api_.set_pointer_attribute.symbol);
     return on(owner(address), [&] {
-      unsigned yes = 1;
-      return call(api_.set_pointer_attribute, static_cast<const void*>(&yes),
-                  int{driver_flag::pointer_sync_memops}, to_driver(address));
+      const unsigned yes = 1;
+      const Error error = call(api_.set_pointer_attribute, static_cast<const void*>(&yes),
+                               int{driver_flag::pointer_sync_memops}, to_driver(address));
+      return error == Error::none ? Error::not_ready : error;
     });
+  }
+
+  Error copy_as_program(void* to, const void* from, size_t bytes) override {
+    int device = 0;
+    Error error = current_device(&device);
+    return error != Error::none ? error : on(device, [&] { return copy_now_on(to, from, bytes); });
   }
 
   void* cpu_mapping(const void*, size_t) override { return nullptr; }
@@ -418,6 +425,7 @@ class DriverRuntime : public Runtime {
   // The functions below run while the right device is current.
   virtual Error enable_peer_of_current(int peer) = 0;
   virtual Error copy_on(void* to, const void* from, size_t bytes, typename Abi::Stream stream) = 0;
+  virtual Error copy_now_on(void* to, const void* from, size_t bytes) = 0;
   virtual Error copy_batch_on(const CopyItem* items, size_t count, typename Abi::Stream stream) {
     Error error = Error::none;
     for (size_t i = 0; i < count && error == Error::none; ++i)
@@ -500,6 +508,15 @@ class DriverRuntime : public Runtime {
     return error;
   }
 
+  // Returns the device that owns an address, or any usable device for memory that belongs to no device.
+  int owner(const void* address) {
+    Allocation allocation;
+    if (query(address, &allocation) == Error::none && allocation.device >= 0 && allocation.device < count_) {
+      return allocation.device;
+    }
+    return some_device();
+  }
+
   static typename Abi::Address to_driver(const void* address) { return Abi::to_driver(address); }
   static void* from_driver(typename Abi::Address address) { return (void*)(address); }
 
@@ -523,15 +540,6 @@ class DriverRuntime : public Runtime {
   static int plain_length(const char* symbol) {
     const char* version = std::strstr(symbol, "_v");
     return static_cast<int>(version ? version - symbol : std::strlen(symbol));
-  }
-
-  // Returns the device that owns an address, or any usable device for memory that belongs to no device.
-  int owner(const void* address) {
-    Allocation allocation;
-    if (query(address, &allocation) == Error::none && allocation.device >= 0 && allocation.device < count_) {
-      return allocation.device;
-    }
-    return some_device();
   }
 
   // Returns a device that already has a context if there is one, preferably this thread's current device.

@@ -235,6 +235,10 @@ class Hip : public OrderedRuntime<HipAbi> {
     return call(api_.copy, to, from, bytes, int{HipAbi::copy_default}, stream);
   }
 
+  Error copy_now_on(void* to, const void* from, size_t bytes) override {
+    return call(api_.copy_now, to, from, bytes, int{HipAbi::copy_default});
+  }
+
   Error copy_2d_on(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                    size_t height, HipAbi::Stream stream) override {
     return call(api_.copy_2d, to, to_pitch, from, from_pitch, width, height, int{HipAbi::copy_default},

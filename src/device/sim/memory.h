@@ -62,6 +62,7 @@ struct Block {
   BlockRef object;      // whose alias and fd these are, if not the block's own
   uint64_t offset = 0;  // within that file: an import may be one piece
   std::atomic<bool> live{true};
+  std::atomic<bool> synchronous{false};  // Runtime::set_sync_memops()
 
   size_t pieces() const { return origin == Origin::pieces ? (size + piece_bytes - 1) / piece_bytes : 1; }
   Allocation describe(const void* address) const;

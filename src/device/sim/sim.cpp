@@ -149,8 +149,9 @@ Error Simulator::memory_info(int device, size_t* free_bytes, size_t* total_bytes
 Error Simulator::set_sync_memops(const void* address) {
   if (Error error = begin(); error != Error::none) return error;
   BlockRef block = memory_.find(address);
-  if (block && block->kind == MemoryKind::device) return Error::none;
-  return fail(Error::invalid_value, "%p is not device memory", address);
+  if (!block || block->kind == MemoryKind::pinned)
+    return fail(Error::invalid_value, "%p is not device memory", address);
+  return block->synchronous.exchange(true) ? Error::none : Error::not_ready;
 }
 
 void* Simulator::cpu_mapping(const void* address, size_t bytes) {

@@ -11,7 +11,8 @@
 // waits, and if it is a launch, so do calls that make or free something. A copy of pageable memory, or
 // a long one between two devices without peer access, waits for its stream's earlier work, and other such
 // copies and calls that make something wait for it. Copies of more streams than there are queues wait for
-// each other.
+// each other. A synchronous copy of the program that CUDA does not wait for is undone as long as nobody
+// looks.
 
 #pragma once
 
@@ -108,6 +109,7 @@ class Simulator : public Runtime {
   }
   Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) override;
   Error set_sync_memops(const void* address) override;
+  Error copy_as_program(void* to, const void* from, size_t bytes) override;
   void* cpu_mapping(const void* address, size_t bytes) override;
   bool cpu_stores_are_ordered() const override { return true; }
 

@@ -2,6 +2,8 @@
 
 #include "device/sim/stream.h"
 
+#include <utility>
+
 #include "base/library_thread.h"
 #include "base/options.h"
 #include "device/sim/error.h"
@@ -37,7 +39,17 @@ void WorkQueue::work_off() {
   }
 }
 
+void WorkQueue::start_late() {
+  for (Work& work : std::exchange(late_, {})) enqueue(std::move(work));
+}
+
+void WorkQueue::submit_late(Work work) {
+  std::lock_guard lock(mutex_);
+  late_.push_back(std::move(work));
+}
+
 void WorkQueue::enqueue(Work work) {
+  start_late();
   work_.push_back(std::move(work));
   ++submissions_;
   submitted_.notify_one();
@@ -208,6 +220,7 @@ static Error refuse_query() {
 Error WorkQueue::drain() {
   std::unique_lock lock(mutex_);
   if (invalidate_locked()) return refuse_query();
+  start_late();
   progressed_.wait(lock, [this, target = submissions_] { return completions_ >= target; });
   return report(lock);
 }
@@ -215,16 +228,23 @@ Error WorkQueue::drain() {
 Error WorkQueue::poll() {
   std::unique_lock lock(mutex_);
   if (invalidate_locked()) return refuse_query();
+  start_late();
   return completions_ < submissions_ ? Error::not_ready : report(lock);
 }
 
+// Late work takes no longer than the call that asks.
 bool WorkQueue::idle() {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (!late_.empty()) {
+    start_late();
+    progressed_.wait(lock, [this, target = submissions_] { return completions_ >= target; });
+  }
   return completions_ == submissions_;
 }
 
 void WorkQueue::wait_idle() {
   std::unique_lock lock(mutex_);
+  start_late();
   progressed_.wait(lock, [this, target = submissions_] { return completions_ >= target; });
 }
 

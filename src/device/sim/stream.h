@@ -49,6 +49,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   // While the stream is being captured, these three extend the graph instead.
   // Waits while the queue is full. Calls joins() when the work joins the queue, but not in a capture.
   Error submit(Work work, const std::function<void()>& joins = nullptr);
+  // The work stays undone until anybody asks about the stream or submits more. The stream is idle.
+  void submit_late(Work work);
   MomentRef mark();  // done once all work submitted so far is
   Error wait_for(const MomentRef& moment);
 
@@ -74,6 +76,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
  private:
   bool has_room(size_t work = 1) const;
   void work_off();
+  void start_late();
   void enqueue(Work work);
   bool invalidate_locked();
   void leave_capture();
@@ -81,7 +84,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
   std::mutex mutex_;
   std::condition_variable submitted_, progressed_;
-  std::deque<Work> work_;
+  std::deque<Work> work_, late_;
   uint64_t submissions_ = 0, completions_ = 0;
   Failure failure_;
   bool closed_ = false;

@@ -226,6 +226,41 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
   return queue->submit(copy_in_turn, [&place] { place->take(); });
 }
 
+// CUDA returns once it has a copy of the few bytes of pageable memory, and waits for no copy inside a device.
+Error Simulator::copy_as_program(void* to, const void* from, size_t bytes) {
+  constexpr size_t copied_at_once = size_t{64} << 10;
+  Stream stream = nullptr;
+  int device = 0;
+  QueueRef queue;
+  End target, source;
+  Error error = adopt_stream(nullptr, &stream, &device);
+  if (error == Error::none) error = find_queue(stream, &queue);
+  if (error == Error::none) error = resolve(to, bytes, &target);
+  if (error == Error::none) error = resolve(from, bytes, &source);
+  if (error != Error::none) return error;
+  auto waits = [](const End& end) {
+    return end.block && (end.block->synchronous || end.block->kind != MemoryKind::device);
+  };
+  const bool pageable = !source.block && bytes <= copied_at_once;
+  if (!target.block || waits(target) || waits(source) || !(source.block || pageable)) {
+    error = copy(to, from, bytes, stream);
+    return error == Error::none ? synchronize_stream(stream) : error;
+  }
+  if (!pageable && !queue->idle()) return copy(to, from, bytes, stream);
+  std::vector<char> staged;
+  if (pageable) {
+    await_earlier_work(*queue, place_of(target, source, *queue));
+    staged.assign(source.bytes, source.bytes + bytes);
+  }
+  queue->submit_late([target, source, bytes, staged = std::move(staged)]() -> Failure {
+    for (const BlockRef& block : {target.block, source.block})
+      if (block && !block->live) return freed_in_flight(block);
+    memmove(target.bytes, staged.empty() ? source.bytes : staged.data(), bytes);
+    return nullptr;
+  });
+  return Error::none;
+}
+
 Error Simulator::fill(void* to, int byte, size_t bytes, Stream stream) {
   QueueRef queue;
   if (Error error = find_queue(stream, &queue); error != Error::none) return error;

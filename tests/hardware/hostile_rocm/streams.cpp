@@ -199,6 +199,10 @@ SHIM int hipMemcpyAsync(void* to, const void* from, size_t bytes, int kind, HipA
   return submit(
       stream, [&](gpu::Stream queue) { return backend()->copy(to, from, bytes, queue); }, true);
 }
+SHIM int hipMemcpy(void* to, const void* from, size_t bytes, int kind) {
+  int code = hipMemcpyAsync(to, from, bytes, kind, nullptr);
+  return code ? code : hipStreamSynchronize(nullptr);
+}
 SHIM int hipMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                           size_t height, int kind, HipAbi::Stream stream) {
   if (kind != HipAbi::copy_default) return remember(result::invalid_value);

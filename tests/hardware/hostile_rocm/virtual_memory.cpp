@@ -222,8 +222,9 @@ SHIM int hipGetDevicePropertiesR0600(void*, int) {
   return remember(result::not_supported);
 }
 SHIM int hipPointerSetAttribute(const void*, int, void* address) {
-  int code = begin();
-  return code ? code : remember(backend()->set_sync_memops(address));
+  if (int code = begin()) return code;
+  const Error error = backend()->set_sync_memops(address);
+  return remember(error == Error::not_ready ? Error::none : error);
 }
 // Pools are made of virtual memory.
 SHIM int hipMallocAsync(void** address, size_t bytes, HipAbi::Stream) {
