@@ -43,7 +43,7 @@ const char* to_string(Error error);
 enum class MemoryKind : uint8_t {
   host,     // ordinary host memory, unknown to the driver
   pinned,   // host memory that is registered with the driver
-  device,   // device memory: the host must not dereference it
+  device,   // the host must not dereference it: memory of a device; virtual memory that the CPU cannot access
   managed,  // migrates between host and device; the host may dereference it
 };
 const char* to_string(MemoryKind kind);
@@ -52,11 +52,11 @@ const char* to_string(MemoryKind kind);
 struct Allocation {
   MemoryKind kind = MemoryKind::host;
   bool exportable = false;  // ipc_export() may succeed
-  int device = -1;
-  uintptr_t base = 0;     // start of the allocation that contains the address
-  size_t size = 0;        // its length in bytes
-  uint64_t id = 0;        // never reused within a process; distinguishes a new allocation at an old address
-  bool ordinary = false;  // device memory as allocate() makes it: not managed, stream-ordered or virtual
+  int device = -1;          // whose memory it is; if that has no access to it, one that has
+  uintptr_t base = 0;       // start of the allocation that contains the address
+  size_t size = 0;          // its length in bytes
+  uint64_t id = 0;          // never reused within a process; distinguishes a new allocation at an old address
+  bool ordinary = false;    // device memory as allocate() makes it: not managed, stream-ordered or virtual
 };
 
 struct DeviceInfo {
@@ -164,7 +164,12 @@ class Runtime {
   virtual Error allocate_from_pool(int device, size_t bytes, void** address) = 0;
   // Virtual memory: pieces of physical memory that can be shared by file descriptor, mapped contiguously,
   // like the expandable segments of an application's allocator. query() describes one piece.
-  virtual Error allocate_virtual(int device, size_t bytes, void** address) = 0;
+  Error allocate_virtual(int device, size_t bytes, void** address) {
+    return allocate_virtual_in(device, device, bytes, address);
+  }
+  // The same with physical memory of device `location`, or of the host (-1). `device` has access to it, and
+  // neither other devices nor the CPU have.
+  virtual Error allocate_virtual_in(int location, int device, size_t bytes, void** address) = 0;
   virtual Error free(void* address) = 0;  // frees memory from any function above
   virtual Error allocate_pinned(size_t bytes, void** address) = 0;
   virtual Error free_pinned(void* address) = 0;

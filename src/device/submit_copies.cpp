@@ -103,8 +103,8 @@ void prepare_pageable_copies() {
     pinned = static_cast<char*>(made);
 }
 
-bool may_copy_across(int one, int other) {
-  return one == other || one < 0 || other < 0 || !prepared;
+bool may_copy_across(int device, int owner, const void* memory) {
+  return device == owner || device < 0 || owner < 0 || (!prepared && classify(memory).ordinary);
 }
 
 Submission::Submission(const CopyItem& first) : nothing_waits_(std::in_place) {

@@ -22,10 +22,11 @@ namespace fairlead::device {
 // Thread-safe.
 void prepare_pageable_copies();
 
-// May one copy have its ends in memory of these devices, or of the host (-1)? No for two devices once
-// prepare_pageable_copies() was called: without peer access, which is the program's to enable, the driver
-// carries the bytes through pageable memory. Thread-safe.
-bool may_copy_across(int one, int other);
+// May `device` copy between memory that it can access and this memory of `owner`, where -1 is the host? Of
+// two devices only if the memory is ordinary, since others belong to the one device that has access, and not
+// once prepare_pageable_copies() was called: without peer access, which is the program's to enable, the
+// driver carries the bytes through pageable memory. Asks the driver only about two devices. Thread-safe.
+bool may_copy_across(int device, int owner, const void* memory);
 
 // Of memory that the CPU may access, at both ends.
 void copy_by_cpu(const CopyItem& item);

@@ -117,8 +117,8 @@ Error RendezvousGet::claim(RendezvousState from) {
 Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first) {
   if (rts_.sender == node_.rank()) {
     from_ = {reinterpret_cast<char*>(source.base + source.offset) + first, shape};
-    const bool direct =
-        device_ >= 0 && to_.contiguous() && device::may_copy_across(rendezvous_.device, device_);
+    const bool direct = device_ >= 0 && to_.contiguous() &&
+                        device::may_copy_across(device_, rendezvous_.device, from_.address());
     copying_device_ = direct ? device_ : rendezvous_.device;
     return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
   }
@@ -155,7 +155,7 @@ Error RendezvousGet::pass_piece() {
 Error RendezvousGet::fetch() {
   step_ = Step::copying;
   const bool gaps = !from_.contiguous() || !to_.contiguous();
-  if (gaps ? !kernels_reach_both() : !device::may_copy_across(copying_device_, device_)) {
+  if (gaps ? !kernels_reach_both() : !device::may_copy_across(copying_device_, device_, to_.address())) {
     between_ = HostBuffer(std::min(rts_.bytes, packing::longest_piece));
     passed_ = 0;
     step_ = Step::passing;

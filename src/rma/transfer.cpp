@@ -14,7 +14,8 @@ namespace {
 // Can a single copy or kernel make the move?
 bool moves_at_once(const Buffer& to, const Buffer& from) {
   if (to.on_device() && from.on_device() && to.device != from.device)
-    return to.contiguous() && from.contiguous() && device::may_copy_across(to.device, from.device);
+    return to.contiguous() && from.contiguous() &&
+           device::may_copy_across(to.device, from.device, from.view.address());
   if (to.contiguous() && from.contiguous()) return true;
   if (to.by_blocks || from.by_blocks) return false;
   // Kernels cannot access ordinary host memory. Contiguous host memory passes through page-locked memory

@@ -171,7 +171,8 @@ Error StagedReceiver::copy_chunk(uint64_t chunk) {
                  offset = rendezvous_.chunks[chunk % chunks_in_flight];
   if (!arena_.holds(offset, bytes)) return Error::invalid_value;
   const char* from = arena_.start() ? arena_.start() + offset : nullptr;
-  if (from && (device_ == home_ || (to_.contiguous() && device::may_copy_across(device_, home_))))
+  if (from &&
+      (device_ == home_ || (to_.contiguous() && device::may_copy_across(device_, home_, to_.address()))))
     return copies_[chunk % chunks_in_flight].start(device_, to_, at, {const_cast<char*>(from), bytes}, 0,
                                                    bytes);
   // The device that can access the chunk may be unable to access the buffer, and no device can access a chunk

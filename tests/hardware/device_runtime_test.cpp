@@ -263,6 +263,34 @@ TEST(device_runtime, threads_without_a_context_can_do_all) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// As a program maps memory of a peer, or of the host without access for the CPU.
+TEST(device_runtime, virtual_memory_is_of_the_device_that_has_access) {
+  constexpr size_t bytes = 100000;
+  for (int location : {-1, 0, 1}) {
+    if (location >= devices()) continue;
+    void* memory = nullptr;
+    const Error error = gpu().allocate_virtual_in(location, 0, bytes, &memory);
+    if (error != Error::none) {
+      EXPECT_STRNE(gpu().name(), "sim") << words(error);
+      continue;  // HIP has none of the host, some GPUs none at all
+    }
+    for (int current = 0; current < devices(); ++current) {
+      Allocation found;
+      ASSERT_SUCCESS(gpu().set_current_device(current));
+      ASSERT_SUCCESS(gpu().query(memory, &found));
+      EXPECT_EQ(found.kind, MemoryKind::device) << location;
+      EXPECT_EQ(found.device, 0) << location;
+      EXPECT_FALSE(found.ordinary && std::string(gpu().name()) != "rocm") << location;
+      StreamScope stream(found.device);
+      const Bytes expected = pattern(bytes, current);
+      stream.copy(memory, expected.data(), bytes);
+      EXPECT_EQ(bytes_of(memory, bytes, stream), expected) << location;
+    }
+    ASSERT_SUCCESS(gpu().set_current_device(0));
+    ASSERT_SUCCESS(gpu().free(memory));
+  }
+}
+
 // Without set_sync_memops() the first rounds find the old bytes on some GPUs.
 TEST(device_runtime, synchronous_copies_of_the_program_are_complete_where_they_have_to_be) {
   using Allocate = Error (Runtime::*)(int, size_t, void**);

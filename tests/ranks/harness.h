@@ -107,11 +107,23 @@ void expect_empty(const MPI_Status& status, const char* file, int line);
 
 // ---- Memory -----------------------------------------------------------------------------------------
 
-enum class Place { host, pinned, managed, device, other_device, pool, virtual_memory };
+// The last two are virtual memory that the current device alone can access: of the next device, and of the
+// host.
+enum class Place {
+  host,
+  pinned,
+  managed,
+  device,
+  other_device,
+  pool,
+  virtual_memory,
+  far_virtual,
+  host_virtual
+};
 const char* to_string(Place place);
-inline constexpr Place all_places[] = {Place::host,          Place::pinned,       Place::managed,
-                                       Place::device,        Place::other_device, Place::pool,
-                                       Place::virtual_memory};
+inline constexpr Place all_places[] = {Place::host,           Place::pinned,       Place::managed,
+                                       Place::device,         Place::other_device, Place::pool,
+                                       Place::virtual_memory, Place::far_virtual,  Place::host_virtual};
 inline constexpr Place host_and_device[] = {Place::host, Place::device};
 
 // The pattern of a message: its bytes follow from a key; a shorter one is a prefix of a longer one.

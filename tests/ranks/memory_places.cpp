@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "device/runtime.h"
 #include "harness.h"
 
 namespace ranks {
@@ -49,6 +50,8 @@ fairlead_device_memory kind_of(Place place) {
     case Place::pool:
       return FAIRLEAD_MEMORY_POOL;
     case Place::virtual_memory:
+    case Place::far_virtual:
+    case Place::host_virtual:
       return FAIRLEAD_MEMORY_VIRTUAL;
     default:
       return device;
@@ -57,6 +60,17 @@ fairlead_device_memory kind_of(Place place) {
 
 bool is_plain(Place place) {
   return place == Place::host || host_oracle;
+}
+
+// HIP has no virtual memory of the host.
+bool allocate_elsewhere(Place place, size_t bytes, void** address) {
+  fairlead::device::Runtime* gpu = fairlead::device::runtime();
+  int current = 0;
+  fairlead_device_get(&current);
+  const int next = (current + 1) % fairlead_device_count();
+  const int location = place == Place::far_virtual ? next : -1;
+  return (place == Place::far_virtual || place == Place::host_virtual) && gpu &&
+         gpu->allocate_virtual_in(location, current, bytes, address) == fairlead::device::Error::none;
 }
 
 }  // namespace
@@ -77,6 +91,10 @@ const char* to_string(Place place) {
       return "stream-ordered device";
     case Place::virtual_memory:
       return "virtual device";
+    case Place::far_virtual:
+      return "virtual memory of another device";
+    case Place::host_virtual:
+      return "virtual memory of the host";
   }
   return "?";
 }
@@ -100,6 +118,7 @@ void* allocate(Place place, size_t bytes) {
     if (address == nullptr) give_up("cannot allocate %zu bytes of host memory", bytes);
     return address;
   }
+  if (allocate_elsewhere(place, bytes, &address)) return address;
   int current = 0;
   if (place == Place::other_device) {
     fairlead_device_get(&current);

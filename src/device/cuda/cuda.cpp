@@ -20,6 +20,7 @@
 #include "device/cuda/gdrcopy.h"
 #include "device/cuda_hip/ordered.h"
 #include "device/guarded.h"
+#include "device/known_ids.h"
 #include "device/waiting_calls.h"
 
 namespace fairlead::device {
@@ -173,6 +174,7 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     found->base = base;
     found->size = size;
     found->id = id;
+    if (found->kind == MemoryKind::pinned) return describe_host_memory(address, found);
     found->exportable = found->ordinary = found->kind == MemoryKind::device && legacy_ipc && !pool;
     if (found->kind == MemoryKind::device && !legacy_ipc && !pool) describe_piece(address, found);
     return Error::none;
@@ -347,6 +349,7 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     CudaAbi::Address base = 0;
     size_t size = 0;
     unsigned long long id = 0;
+    found->device = worker_of(address, found->device);
     if (api_.address_range(&base, &size, to_driver(address)) != driver_result::success) return;
     found->base = base;
     found->size = size;
@@ -356,6 +359,28 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     unsigned long long types = 0;
     api_.pointer_attribute(&types, CudaAbi::pointer_handle_types, to_driver(address));
     found->exportable = types & driver_flag::handle_file_descriptor;
+  }
+
+  // Virtual memory of the host, to which the CPU may have no access. Other page-locked memory never becomes
+  // virtual memory.
+  Error describe_host_memory(const void* address, Allocation* found) {
+    if (page_locked_.contains(found->id)) return Error::none;
+    CudaAbi::MemoryHandle memory{};
+    AllocationProperties properties{};
+    if (api_.memory_retain(&memory, const_cast<void*>(address)) != driver_result::success) {
+      page_locked_.add(found->id);
+      return Error::none;
+    }
+    const bool known = api_.memory_properties(&properties, memory) == driver_result::success;
+    api_.memory_release(memory);
+    const bool for_cpu =
+        !known || access_flags(address, properties.location) == driver_flag::access_read_write;
+    const int worker = for_cpu ? -1 : worker_of(address, -1);
+    if (worker < 0) return Error::none;
+    found->kind = MemoryKind::device;
+    found->device = worker;
+    describe_piece(address, found);
+    return Error::none;
   }
 
   // Distinguishes ids of physical memory from ids of allocations; the driver may assign equal numbers to
@@ -376,6 +401,7 @@ class Cuda : public OrderedRuntime<CudaAbi> {
   }
 
   std::atomic<bool> in_use_ = false;
+  KnownIds page_locked_;
   std::mutex context_mutex_;
   std::array<std::atomic<CudaAbi::Context>, max_devices> contexts_{};
   std::mutex idle_mutex_;

@@ -52,8 +52,8 @@ inline constexpr int pointer_sync_memops = 6;
 inline constexpr int pointer_buffer_id = 7;
 inline constexpr int allocation_pinned = 1;  // the only type of physical memory
 inline constexpr int handle_file_descriptor = 1;
-inline constexpr int location_device = 1;
-inline constexpr int access_read_write = 3;
+inline constexpr int location_device = 1, location_host_numa = 3;
+inline constexpr int access_none = 0, access_read_write = 3;
 inline constexpr int granularity_minimum = 0;
 }  // namespace driver_flag
 

@@ -161,8 +161,10 @@ class DriverRuntime : public Runtime {
     });
   }
 
-  Error allocate_virtual(int device, size_t bytes, void** address) override {
-    return on(device, [&] { return outcome(virtual_.allocate(device, bytes, address)); });
+  Error allocate_virtual_in(int location, int device, size_t bytes, void** address) override {
+    const MemoryLocation where = location < 0 ? MemoryLocation{driver_flag::location_host_numa, 0}
+                                              : MemoryLocation{driver_flag::location_device, location};
+    return on(device, [&] { return outcome(virtual_.allocate(where, device, bytes, address)); });
   }
 
   Error free(void* address) override {
@@ -515,6 +517,35 @@ class DriverRuntime : public Runtime {
       return allocation.device;
     }
     return some_device();
+  }
+
+  // Negative if this is no virtual memory.
+  int access_flags(const void* address, const MemoryLocation& location) {
+    unsigned long long flags = 0;
+    if (!api_.memory_get_access) return -1;
+    if (api_.memory_get_access(&flags, &location, to_driver(address)) == driver_result::success)
+      return static_cast<int>(flags);
+    forget_result();
+    return -1;
+  }
+
+  // The device that works on this memory: that of `home`, where it lies, but if it is virtual memory to which
+  // another one has more access, that one, the current one before others.
+  int worker_of(const void* address, int home) {
+    auto access_of = [&](int device) {
+      return access_flags(address, {driver_flag::location_device, device});
+    };
+    int most = home < 0 ? driver_flag::access_none : access_of(home);
+    if (most < 0 || most == driver_flag::access_read_write) return home;
+    int current = home, count = 0, worker = home;
+    auto consider = [&](int device) {
+      if (const int access = access_of(device); access > most)
+        std::tie(worker, most) = std::tuple(device, access);
+    };
+    if (current_device(&current) == Error::none) consider(current);
+    (void)device_count(&count);
+    for (int device = 0; device < count; ++device) consider(device);
+    return worker;
   }
 
   static typename Abi::Address to_driver(const void* address) { return Abi::to_driver(address); }

@@ -19,13 +19,10 @@ class VirtualMemory {
  public:
   explicit VirtualMemory(const Abi& api) : api_(api) {}
 
-  DriverOutcome allocate(int device, size_t bytes, void** address) {
+  DriverOutcome allocate(const MemoryLocation& location, int device, size_t bytes, void** address) {
     if (!api_.memory_create) return {api_.memory_create.symbol, driver_result::not_supported};
-    const AllocationProperties properties{driver_flag::allocation_pinned,
-                                          driver_flag::handle_file_descriptor,
-                                          {driver_flag::location_device, device},
-                                          nullptr,
-                                          {}};
+    const AllocationProperties properties{
+        driver_flag::allocation_pinned, driver_flag::handle_file_descriptor, location, nullptr, {}};
     size_t granularity = 0;
     DriverOutcome last =
         call(api_.memory_granularity, &granularity, &properties, int{driver_flag::granularity_minimum});

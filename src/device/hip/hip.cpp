@@ -30,6 +30,7 @@
 #include "device/hip/library.h"
 #include "device/hip/releases.h"
 #include "device/hip/rocr.h"
+#include "device/known_ids.h"
 
 namespace fairlead::device {
 namespace {
@@ -76,7 +77,11 @@ class Hip : public OrderedRuntime<HipAbi> {
       return missing_ = missing;
     }
     bool rocm_6 = dlsym(library, HipAbi::rocm_6_symbol) != nullptr;
-    if (!rocm_6) api.memory_create.pointer = nullptr, api.memory_retain.pointer = nullptr;
+    if (!rocm_6) {
+      api.memory_create.pointer = nullptr;
+      api.memory_retain.pointer = nullptr;
+      api.memory_get_access.pointer = nullptr;
+    }
     api_ = api;
     rocr_.belong_to(library);
     types_ = rocm_6 ? HipAbi::rocm_6_types : HipAbi::rocm_5_types;
@@ -222,6 +227,7 @@ class Hip : public OrderedRuntime<HipAbi> {
              to_driver(address)) == Error::none) {
       found->id = id;
     }
+    if (found->kind == MemoryKind::device) consider_access(address, found);
     return Error::none;
   }
 
@@ -325,6 +331,14 @@ class Hip : public OrderedRuntime<HipAbi> {
   void forget_result() override { (void)api_.take_last_error(); }
 
  private:
+  void consider_access(const void* address, Allocation* found) {
+    if (not_virtual_.contains(found->id)) return;
+    if (access_flags(address, {driver_flag::location_device, found->device}) < 0)
+      not_virtual_.add(found->id);
+    else
+      found->device = worker_of(address, found->device);
+  }
+
   Error check_not_captured(HipAbi::Stream stream, const char* symbol) {
     int status = driver_flag::capture_none;
     Error error = api_.stream_capturing ? call(api_.stream_capturing, stream, &status) : Error::none;
@@ -344,6 +358,7 @@ class Hip : public OrderedRuntime<HipAbi> {
   }
 
   Rocr rocr_;
+  KnownIds not_virtual_;
   HipAbi::MemoryTypes types_{};
   const bool translated_;
   std::mutex bind_mutex_;

@@ -116,7 +116,7 @@ Error Memory::ipc_export(const void* base, IpcHandle* handle, int* file) {
   bool passed_on = block->origin == Origin::pieces;
   int passed = passed_on ? fcntl(block->fd, F_DUPFD_CLOEXEC, 0) : -1;
   if (passed_on && passed < 0) return fail(Error::failed, "no file descriptor: %s", strerror(errno));
-  Handle exported{seal_of(*block),           getpid(),   passed_on ? -1 : block->fd, block->device,
+  Handle exported{seal_of(*block),           getpid(),   passed_on ? -1 : block->fd, block->location,
                   shared.base - block->base, shared.size};
   *handle = {};
   memcpy(handle->bytes, &exported, sizeof exported);
@@ -126,7 +126,7 @@ Error Memory::ipc_export(const void* base, IpcHandle* handle, int* file) {
 
 // FAIRLEAD_SIM_NO_PEER lists pairs, for example "0-1,2-3".
 bool connected(int device, int peer) {
-  if (device == peer) return true;
+  if (device == peer || peer < 0) return true;
   const char* pairs = options().sim_no_peer.c_str();
   for (int one, other, length = 0; sscanf(pairs, "%d-%d%n", &one, &other, &length) == 2;) {
     if ((one == device && other == peer) || (one == peer && other == device)) return false;

@@ -161,12 +161,14 @@ Error Memory::count_pinned(uint64_t bytes) {
               static_cast<unsigned long long>(pinned_capacity_), static_cast<unsigned long long>(bytes));
 }
 
-Error Memory::allocate(MemoryKind kind, Origin origin, int device, size_t bytes, void** address) {
+Error Memory::allocate(MemoryKind kind, Origin origin, int location, int device, size_t bytes,
+                       void** address) {
   if (!bytes) return fail(Error::invalid_value, "an allocation of 0 bytes was asked for");
   auto block = std::make_shared<Block>();
   block->kind = kind;
   block->origin = origin;
   block->device = device;
+  block->location = location;
   block->size = bytes;
   bool pinned = kind == MemoryKind::pinned;
   if (pinned) {

@@ -50,6 +50,7 @@ struct Block {
   MemoryKind kind;
   Origin origin = Origin::plain;
   int device;
+  int location = -1;  // of the physical memory, -1: the host's
   bool imported = false;
   bool registered = false;  // the user's own host memory; unmapping is not our task
   uintptr_t base = 0;
@@ -66,6 +67,8 @@ struct Block {
 
   size_t pieces() const { return origin == Origin::pieces ? (size + piece_bytes - 1) / piece_bytes : 1; }
   Allocation describe(const void* address) const;
+  // Pools and virtual memory give access to one device, and so do imports.
+  bool is_of_one_device() const { return imported || origin != Origin::plain; }
   char* at(const void* address) const { return alias + (reinterpret_cast<uintptr_t>(address) - base); }
   void release_object();
   // Replaces the block's object, of equal length, by that of another block.
@@ -85,7 +88,8 @@ class Memory {
   // Returns whether the address lies in the simulated GPU's region, that is, is or was device memory.
   bool in_region(const void* address) const;
 
-  Error allocate(MemoryKind kind, Origin origin, int device, size_t bytes, void** address);
+  // `location`: of virtual memory, to which `device` alone has access.
+  Error allocate(MemoryKind kind, Origin origin, int location, int device, size_t bytes, void** address);
   // The caller ensures that no work in flight uses the block.
   Error free(void* address, bool pinned);
   Error register_host(void* address, size_t bytes);

@@ -139,6 +139,16 @@ Error Simulator::free_when_idle(void* address, bool pinned) {
   return memory_.free(address, pinned);
 }
 
+Error Simulator::allocate_virtual_in(int location, int device, size_t bytes, void** address) {
+  if (location >= 0 && (!valid(location) || !connected(device, location)))
+    return fail(Error::peer_unavailable, "device %d cannot access memory of device %d", device, location);
+  Error error = begin(device);
+  if (error == Error::none) error = begin_making();
+  return error != Error::none
+             ? error
+             : memory_.allocate(MemoryKind::device, Origin::pieces, location, device, bytes, address);
+}
+
 Error Simulator::memory_info(int device, size_t* free_bytes, size_t* total_bytes) {
   if (Error error = begin(device); error != Error::none) return error;
   *total_bytes = memory_.capacity();

@@ -89,14 +89,12 @@ class Simulator : public Runtime {
   Error allocate_from_pool(int device, size_t bytes, void** address) override {
     return allocate_on(MemoryKind::device, Origin::pool, device, bytes, address);
   }
-  Error allocate_virtual(int device, size_t bytes, void** address) override {
-    return allocate_on(MemoryKind::device, Origin::pieces, device, bytes, address);
-  }
+  Error allocate_virtual_in(int location, int device, size_t bytes, void** address) override;
   Error free(void* address) override { return free_when_idle(address, false); }
   Error allocate_pinned(size_t bytes, void** address) override {
     Error error = begin_making();
     return error != Error::none ? error
-                                : memory_.allocate(MemoryKind::pinned, Origin::plain, 0, bytes, address);
+                                : memory_.allocate(MemoryKind::pinned, Origin::plain, 0, 0, bytes, address);
   }
   Error free_pinned(void* address) override { return free_when_idle(address, true); }
   Error register_host(void* address, size_t bytes) override {
@@ -200,7 +198,7 @@ class Simulator : public Runtime {
   Error allocate_on(MemoryKind kind, Origin origin, int device, size_t bytes, void** address) {
     Error error = begin(device);
     if (error == Error::none) error = begin_making();
-    return error != Error::none ? error : memory_.allocate(kind, origin, device, bytes, address);
+    return error != Error::none ? error : memory_.allocate(kind, origin, device, device, bytes, address);
   }
   Error free_when_idle(void* address, bool pinned);
   Arguments take_arguments(const fairlead_cpu_kernel& kernel, void** arguments, int device);

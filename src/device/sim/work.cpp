@@ -26,8 +26,11 @@ struct Span {
   size_t width, height, to_pitch, from_pitch;
 };
 
-bool foreign(const BlockRef& block, int device) {
-  return block && block->imported && block->device != device;
+// CUDA says no more.
+Error refuse_others(const BlockRef& block, int device) {
+  if (!block || !block->is_of_one_device() || block->device == device) return Error::none;
+  return fail(block->imported ? Error::peer_unavailable : Error::invalid_value,
+              "memory of device %d alone is used by device %d", block->device, device);
 }
 
 }  // namespace
@@ -164,7 +167,8 @@ std::shared_ptr<CopyQueues::Place> Simulator::place_of(const End& to, const End&
   if (!has_copy_queues_) return nullptr;
   if (!on_device(to)) return place(out);
   if (!on_device(from)) return place(in);
-  const bool peers = to.block->imported || from.block->imported || to.block->device != from.block->device;
+  auto is_far = [](const Block& block) { return block.imported || block.location != block.device; };
+  const bool peers = is_far(*to.block) || is_far(*from.block) || to.block->device != from.block->device;
   return peers ? place(to_peers) : nullptr;
 }
 
@@ -195,9 +199,8 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
   if (Error error = resolve(to, (height - 1) * to_pitch + width, &target); error != Error::none) return error;
   if (Error error = resolve(from, (height - 1) * from_pitch + width, &source); error != Error::none)
     return error;
-  if (foreign(target.block, queue->device) || foreign(source.block, queue->device))
-    return fail(Error::peer_unavailable, "memory that another device imported is copied by device %d",
-                queue->device);
+  for (const BlockRef& block : {target.block, source.block})
+    if (Error error = refuse_others(block, queue->device); error != Error::none) return error;
   if (is_pageable(target, source, width * height))
     await_earlier_work(*queue, place_of(target, source, *queue));
 
@@ -241,6 +244,8 @@ Error Simulator::copy_as_program(void* to, const void* from, size_t bytes) {
   auto waits = [](const End& end) {
     return end.block && (end.block->synchronous || end.block->kind != MemoryKind::device);
   };
+  for (const BlockRef& block : {target.block, source.block})
+    if (error = refuse_others(block, queue->device); error != Error::none) return error;
   const bool pageable = !source.block && bytes <= copied_at_once;
   if (!target.block || waits(target) || waits(source) || !(source.block || pageable)) {
     error = copy(to, from, bytes, stream);
@@ -269,6 +274,7 @@ Error Simulator::fill(void* to, int byte, size_t bytes, Stream stream) {
   if (Error error = resolve(to, bytes, &target); error != Error::none) return error;
   if (!target.block)
     return fail(Error::invalid_value, "%p is pageable host memory, which a GPU cannot fill", to);
+  if (Error error = refuse_others(target.block, queue->device); error != Error::none) return error;
   return queue->submit([target, byte, bytes]() -> Failure {
     if (!target.block->live) return freed_in_flight(target.block);
     memset(target.bytes, byte, bytes);
@@ -334,7 +340,7 @@ Error Simulator::find_kernel(int device, const CodeImage* images, size_t count, 
 
 bool Simulator::reaches(int device, const Block& block) const {
   if (block.kind != MemoryKind::device || block.device == device) return true;
-  return !block.imported && peers_[device] >> block.device & 1;
+  return !block.is_of_one_device() && peers_[device] >> block.device & 1;
 }
 
 Arguments Simulator::take_arguments(const fairlead_cpu_kernel& kernel, void** arguments, int device) {

@@ -123,7 +123,7 @@ SHIM int hipPointerGetAttributes(HipAbi::PointerAttributes* attributes, const vo
   if (found.kind == MemoryKind::host)
     return behaviour.is_renumbered ? result::success : remember(result::invalid_value);
   void* same = const_cast<void*>(address);
-  attributes->device = found.device;
+  attributes->device = location_of(reinterpret_cast<const void*>(found.base), found.device);
   attributes->device_pointer = same;
   attributes->is_managed = found.kind == MemoryKind::managed;
   attributes->type = found.kind == MemoryKind::managed  ? HipAbi::memory_managed

@@ -53,6 +53,8 @@ void* at_host(void* address);
 
 // Virtual memory, also that of the pools.
 bool is_virtual(const void* start);
+// The device where the virtual memory lies that is mapped here.
+int location_of(const void* start, int otherwise);
 void forget_pool_memory(const void* start);
 bool is_imported(const void* start);
 // Makes a reference to the physical memory that is mapped exactly here; null: there is none.

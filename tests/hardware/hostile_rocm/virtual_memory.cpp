@@ -28,6 +28,8 @@ namespace {
 
 struct Physical {
   size_t bytes;
+  int location = 0;
+  int accessor = -1;  // the device that may use it
   int references = 1;
   const void* start = nullptr;  // where it is mapped
   bool imported = false;
@@ -45,6 +47,7 @@ auto& mapped = *new std::map<const void*, Physical*>;
 auto& pool_memory = *new std::set<const void*>;
 auto& imports = *new std::map<const void*, int>;  // their devices
 thread_local const void* import_without_range = nullptr;
+thread_local int location_of_next = 0;
 
 void release(Physical* physical) {
   if (physical->references == 0) die("physical memory was released more often than it was held");
@@ -80,6 +83,12 @@ void hostile::forget_pool_memory(const void* start) {
   pool_memory.erase(start);
 }
 
+int hostile::location_of(const void* start, int otherwise) {
+  std::lock_guard lock(mutex);
+  const auto found = mapped.find(start);
+  return found == mapped.end() ? otherwise : found->second->location;
+}
+
 void* hostile::retain_physical(const void* start) {
   std::lock_guard lock(mutex);
   auto found = mapped.find(start);
@@ -106,7 +115,7 @@ SHIM int hipMemAddressReserve(void** address, size_t bytes, size_t, void*, unsig
     import_without_range = nullptr;
     return result::success;
   }
-  return remember(backend()->allocate_virtual(device(), bytes, address));
+  return remember(backend()->allocate_virtual_in(location_of_next, device(), bytes, address));
 }
 SHIM int hipMemAddressFree(void* address, size_t) {
   BEGIN_VIRTUAL
@@ -120,16 +129,20 @@ SHIM int hipMemAddressFree(void* address, size_t) {
   lock.unlock();
   return remember(backend()->free(address));
 }
-// The provider below makes ranges of pieces of ten granules, as Fairlead does.
-SHIM int hipMemGetAllocationGranularity(size_t* granularity, const AllocationProperties*, int) {
+// The provider below makes ranges of pieces of ten granules, as Fairlead does, and this is where Fairlead
+// says first where they are to lie.
+SHIM int hipMemGetAllocationGranularity(size_t* granularity, const AllocationProperties* properties, int) {
   BEGIN_VIRTUAL
+  if (properties->location.type != fairlead::device::driver_flag::location_device)
+    return remember(result::invalid_value);
+  location_of_next = properties->location.id;
   *granularity = over_sim() ? size_t{32} << 10 : size_t{2} << 20;
   return result::success;
 }
-SHIM int hipMemCreate(HipAbi::MemoryHandle* made, size_t bytes, const AllocationProperties*,
+SHIM int hipMemCreate(HipAbi::MemoryHandle* made, size_t bytes, const AllocationProperties* properties,
                       unsigned long long) {
   BEGIN_VIRTUAL
-  *made = reinterpret_cast<HipAbi::MemoryHandle>(new Physical{bytes});
+  *made = reinterpret_cast<HipAbi::MemoryHandle>(new Physical{bytes, properties->location.id});
   return result::success;
 }
 SHIM int hipMemRelease(HipAbi::MemoryHandle memory) {
@@ -174,8 +187,21 @@ SHIM int hipMemUnmap(void* address, size_t) {
   if (physical->references == 0) delete physical;
   return result::success;
 }
-SHIM int hipMemSetAccess(void*, size_t, const MemoryAccess*, size_t) {
+SHIM int hipMemSetAccess(void* address, size_t, const MemoryAccess* access, size_t) {
   BEGIN_VIRTUAL
+  std::lock_guard lock(mutex);
+  mapped.at(address)->accessor = access->location.id;
+  return result::success;
+}
+SHIM int hipMemGetAccess(unsigned long long* flags, const fairlead::device::MemoryLocation* location,
+                         void* address) {
+  BEGIN_VIRTUAL
+  const void* start = reinterpret_cast<const void*>(query(address).base);
+  std::lock_guard lock(mutex);
+  const auto found = mapped.find(start);
+  if (found == mapped.end()) return remember(result::invalid_value);
+  using namespace fairlead::device::driver_flag;
+  *flags = found->second->accessor == location->id ? access_read_write : access_none;
   return result::success;
 }
 
@@ -207,7 +233,8 @@ SHIM int hipMemImportFromShareableHandle(HipAbi::MemoryHandle* memory, void* sha
   std::lock_guard lock(mutex);
   imports[base] = device();
   import_without_range = base;
-  *memory = reinterpret_cast<HipAbi::MemoryHandle>(new Physical{query(base).size, 1, nullptr, true});
+  *memory = reinterpret_cast<HipAbi::MemoryHandle>(
+      new Physical{.bytes = query(base).size, .location = device(), .imported = true});
   return result::success;
 }
 
