@@ -41,7 +41,7 @@ constexpr const char collective_words[] = "auto|staged"
 constexpr Row rows[] = {
 #define FAIRLEAD_OPTION(kind, name, type, initial, accepted, help) \
   {#kind, #name, #type, initial, accepted, help},
-#define FAIRLEAD_ALIAS(name, variable, value, means)
+#define FAIRLEAD_ALIAS(name, variable)
 #include "base/options.def"
 #undef FAIRLEAD_OPTION
 #undef FAIRLEAD_ALIAS
@@ -50,13 +50,11 @@ constexpr Row rows[] = {
 struct Alias {
   const char* name;
   const char* variable;
-  const char* value;
-  const char* means;
 };
 
 constexpr Alias aliases[] = {
 #define FAIRLEAD_OPTION(kind, name, type, initial, accepted, help)
-#define FAIRLEAD_ALIAS(name, variable, value, means) {#name, variable, value, means},
+#define FAIRLEAD_ALIAS(name, variable) {#name, variable},
 #include "base/options.def"
 #undef FAIRLEAD_OPTION
 #undef FAIRLEAD_ALIAS
@@ -223,8 +221,7 @@ void load(Loaded& loaded, const Row& row, Field* field) {
     for (const Alias& alias : aliases) {
       const char* given = secure_getenv(alias.variable);
       if (!given || std::strcmp(alias.name, row.name) != 0) continue;
-      if (std::strcmp(alias.value, "*") != 0 && std::strcmp(alias.value, given) != 0) continue;
-      text = std::strcmp(alias.means, "*") == 0 ? given : alias.means;
+      text = given;
       origin = alias.variable;
       break;
     }
@@ -244,7 +241,7 @@ const Loaded& loaded() {
     auto* fresh = new Loaded;
     const Row* row = rows;
 #define FAIRLEAD_OPTION(kind, name, type, initial, accepted, help) load(*fresh, *row++, &fresh->options.name);
-#define FAIRLEAD_ALIAS(name, variable, value, means)
+#define FAIRLEAD_ALIAS(name, variable)
 #include "base/options.def"
 #undef FAIRLEAD_OPTION
 #undef FAIRLEAD_ALIAS
@@ -287,7 +284,7 @@ std::string complaint_about(const std::string& variable, const std::string& valu
 #define FAIRLEAD_OPTION(kind, field, type, initial, accepted, help)                              \
   if (Row row{#kind, #field, #type, initial, accepted, help}; variable == variable_of(row.name)) \
     return understood(row, value, &scratch.field) ? "" : not_understood(row, variable, value);
-#define FAIRLEAD_ALIAS(name, variable, value, means)
+#define FAIRLEAD_ALIAS(name, variable)
 #include "base/options.def"
 #undef FAIRLEAD_OPTION
 #undef FAIRLEAD_ALIAS

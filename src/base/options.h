@@ -22,7 +22,7 @@ struct Options {
   using choice = std::string;
   using list = std::set<std::string>;
 #define FAIRLEAD_OPTION(kind, name, type, initial, accepted, help) type name{};
-#define FAIRLEAD_ALIAS(name, variable, value, means)
+#define FAIRLEAD_ALIAS(name, variable)
 #include "base/options.def"
 #undef FAIRLEAD_OPTION
 #undef FAIRLEAD_ALIAS

@@ -50,7 +50,7 @@ class CapturedErrors {
 }  // namespace
 
 RANK_TEST(refusal, device_buffers_name_the_variable_that_forbids_them, 1) {
-  const char* variable = "MPICH_RDMA_ENABLED_CUDA";
+  const char* variable = "FAIRLEAD_GPU_SUPPORT";
   if (host_oracle || getenv(variable) == nullptr) return;
   Memory memory(Place::device, 100000);
   for (int count : {8, 100000}) {

@@ -113,6 +113,21 @@ class Recorded(ToolTest):
         self.assertIn("Cray MPICH 8.1.29 is not GPU-aware itself", report["conclusion"])
         self.judges("mi250x", "mpi.gpu fail  a device pointer crashes it", "/opt/apps/host-only", "--no-preload")
 
+    def test_switches_of_the_host_mpi_switch_nothing_else_off(self):
+        """Cray's default is a host-only MPI, which is what Fairlead makes up for."""
+        off = "MPICH_RDMA_ENABLED_CUDA=0\nMV2_USE_CUDA=0\nMV2_USE_ROCM=0\nMPICH_GPU_IPC_ENABLED=0\n"
+        machine = self.changed("mi250x", {"environment": lambda text: text.replace(
+            "MPICH_GPU_SUPPORT_ENABLED=1", "MPICH_GPU_SUPPORT_ENABLED=0") + off})
+        self.judges(machine, """
+            mpi.switch     skip  MPICH_GPU_SUPPORT_ENABLED is not 1, and GTL is not known to be linked; Fairlead needs no more
+            libfabric.slow ok
+            env.conflicts  ok
+            """, "/opt/apps/host-only")
+        self.judges(machine, "mpi.switch warn without Fairlead, device pointers crash", "/opt/apps/with-gtl")
+        self.judges(machine, "libfabric.slow warn MPICH_GPU_IPC_ENABLED=0", "/opt/apps/with-gtl", "--no-preload")
+        self.judges(self.changed("mi250x", {"environment": lambda text: text + "FAIRLEAD_GPU_SUPPORT=off\n"}),
+                    "env.conflicts warn FAIRLEAD_GPU_SUPPORT is off")
+
     def test_mi300a(self):
         self.judges("mi300a", """
             mpi.which      ok    MPICH 4.3.0, /opt/mpich/lib/libmpi.so.12
@@ -216,7 +231,7 @@ class Recorded(ToolTest):
                 (machine(plus, "--prefix=/opt/mvapich"), """
                  mpi.gpu    warn not GPU-aware: neither
                  mpi.switch skip no GPU support that could be"""),
-                (machine(two, "--enable-rocm"), "mpi.switch warn MV2_USE_ROCM is not 1, so device pointers crash > export MV2_USE_ROCM=1"),
+                (machine(two, "--enable-rocm"), "mpi.switch warn MV2_USE_ROCM is not 1: without Fairlead, device pointers crash > export MV2_USE_ROCM=1"),
                 (machine(two, "--enable-rocm", "MV2_USE_ROCM=1"), "mpi.switch ok switched on: MV2_USE_ROCM=1")]:
             self.judges(recorded, expected)
 

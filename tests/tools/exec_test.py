@@ -92,6 +92,10 @@ class GpuAware(ToolTest):
                 kept = self.told(abi, **self.ROCM, TPETRA_ASSUME_GPU_AWARE_MPI="0", CPATH="/a:/b")
                 self.assertNotIn("TPETRA_ASSUME_GPU_AWARE_MPI", kept)
                 self.assertEqual(kept.get("CPATH"), f"{headers}:/a:/b" if abi == "openmpi" else None)
+                # It is the host MPI's switch, which stays as it is, and changes no other answer.
+                switched_off = self.told(abi, **self.ROCM, MPICH_GPU_SUPPORT_ENABLED="0")
+                self.assertEqual({**switched_off, "MPICH_GPU_SUPPORT_ENABLED": "1"},
+                                 {**told[abi], "MPICH_GPU_SUPPORT_ENABLED": "1"})
                 # Cray's would need a library that is perhaps not linked.
                 self.assertNotIn("MPICH_GPU_SUPPORT_ENABLED", self.told(abi, **self.ROCM, CRAY_MPICH_VERSION="8.1.29"))
 
@@ -100,8 +104,7 @@ class GpuAware(ToolTest):
             for options, environment in [(["--no-variables"], self.ROCM), (["--no-preload"], self.ROCM), ([], {}),
                                          (["--sim", 2], self.ROCM), ([], {"FAIRLEAD_DEVICE": "none"}),
                                          ([], {**self.ROCM, "FAIRLEAD_ENABLED": "off"}),
-                                         ([], {**self.ROCM, "FAIRLEAD_GPU_SUPPORT": "off"}),
-                                         ([], {**self.ROCM, "MPICH_GPU_SUPPORT_ENABLED": "0"})]:
+                                         ([], {**self.ROCM, "FAIRLEAD_GPU_SUPPORT": "off"})]:
                 with self.subTest(abi=abi, options=options, environment=environment):
                     self.assertEqual(self.told(abi, *options, **environment), {})
 

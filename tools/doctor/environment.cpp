@@ -107,13 +107,11 @@ const std::vector<Rule>& rules() {
        },
        "unset FAIRLEAD_ENABLED"},
       {[](const Machine& machine) -> std::string {
-         for (const char* name : {"FAIRLEAD_GPU_SUPPORT", "MPICH_GPU_SUPPORT_ENABLED",
-                                  "MPICH_RDMA_ENABLED_CUDA", "MV2_USE_CUDA", "MV2_USE_ROCM"})
-           if (std::string value = machine.system.variable(name); !value.empty() && is_off(value))
-             return fmt::format("{}={}: device memory in an MPI call is an error", name, value);
-         return "";
+         return is_off(machine.system.variable("FAIRLEAD_GPU_SUPPORT"))
+                    ? "FAIRLEAD_GPU_SUPPORT is off: device memory in an MPI call is an error"
+                    : "";
        },
-       "unset it"},
+       "unset FAIRLEAD_GPU_SUPPORT"},
       {[](const Machine& machine) -> std::string {
          std::string wanted = machine.system.variable("FAIRLEAD_DEVICE");
          return wanted == "sim" && has_gpu(machine) ? "FAIRLEAD_DEVICE=sim, on a machine with GPUs" : "";

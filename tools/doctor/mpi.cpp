@@ -266,11 +266,14 @@ Finding switched_on(const Machine& machine) {
           "relink with the module craype-accel-* loaded, or unset MPICH_GPU_SUPPORT_ENABLED and start the "
           "program by `fairlead run`");
     if (asked != "1" && linked)
-      return warn("GTL is linked, but MPICH_GPU_SUPPORT_ENABLED is not 1: device pointers crash",
-                  "export MPICH_GPU_SUPPORT_ENABLED=1");
+      return warn(
+          "GTL is linked, but MPICH_GPU_SUPPORT_ENABLED is not 1: without Fairlead, device pointers crash",
+          "export MPICH_GPU_SUPPORT_ENABLED=1, or start programs by `fairlead run`");
     if (asked != "1")
       return skip(
-          "GPU support is off, MPICH_GPU_SUPPORT_ENABLED is not 1, and GTL is not known to be linked");
+          "this MPI is for host memory alone, as by default: MPICH_GPU_SUPPORT_ENABLED is not 1, and GTL is "
+          "not "
+          "known to be linked; Fairlead needs no more");
     return ok("GPU support is switched on: MPICH_GPU_SUPPORT_ENABLED=1");
   }
   const Switch asked = switch_of(machine);
@@ -285,7 +288,8 @@ Finding switched_on(const Machine& machine) {
     return asked.on_by_default
                ? warn(fmt::format("GPU support is switched off: {}={}", name, system.variable(name)),
                       "unset " + name)
-               : warn(fmt::format("GPU support is off: {} is not 1, so device pointers crash", name),
+               : warn(fmt::format("GPU support is off, {} is not 1: without Fairlead, device pointers crash",
+                                  name),
                       fmt::format("export {}=1, or start programs by `fairlead run`", name));
   }
   std::string given = system.variable("OMPI_MCA_opal_cuda_support");

@@ -204,8 +204,8 @@ Finding libfabric_settings(const Machine& machine) {
   if (system.variable("FI_HMEM_CUDA_USE_GDRCOPY") == "1" && !system.exists("/sys/module/gdrdrv"))
     return warn("FI_HMEM_CUDA_USE_GDRCOPY=1, but gdrdrv is not loaded",
                 "modprobe gdrdrv, or unset the variable");
-  if (machine.mpi.is_cray() && system.variable("MPICH_GPU_IPC_ENABLED") == "0")
-    return warn("MPICH_GPU_IPC_ENABLED=0: messages inside a node go through host memory, in Fairlead as well",
+  if (!machine.preload && machine.mpi.is_cray() && system.variable("MPICH_GPU_IPC_ENABLED") == "0")
+    return warn("MPICH_GPU_IPC_ENABLED=0: messages inside a node go through host memory",
                 "unset MPICH_GPU_IPC_ENABLED");
   return ok("no setting of libfabric that is known to make it slow");
 }
