@@ -77,8 +77,11 @@ bool on_terminal_of(const RankVariables& row) {
 
 std::vector<Job> jobs_from_environment() {
   std::vector<Job> jobs;
+  bool by_scheduler = false;
   for (const RankVariables& row : launchers) {
     if (missing(row.rank) || missing(row.size) || missing(row.local_rank)) continue;
+    if (by_scheduler && *row.abi) continue;  // the scheduler set these, too, for the PMI of that MPI
+    by_scheduler |= !*row.abi;
     Job job{row.launcher, row.abi, number(row.rank), number(row.size), number(row.local_rank)};
     job.local_size = local_size(row, job.size);
     job.id = job_id(row.job);

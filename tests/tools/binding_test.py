@@ -12,7 +12,7 @@ import unittest
 
 import kfd_trees
 from machines import DGX, MI250X, SMALL, as_xml
-from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, script
+from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, host_mpi, script
 
 LAUNCHERS = {
     "Open MPI": lambda rank, size: {"OMPI_COMM_WORLD_RANK": rank, "OMPI_COMM_WORLD_SIZE": size,
@@ -28,6 +28,14 @@ LAUNCHERS = {
                                  "SLURM_STEP_TASKS_PER_NODE": f"{size}(x2),1", "SLURM_NODEID": 1,
                                  "SLURM_JOB_ID": os.getpid(), "SLURM_STEP_ID": 0, "PMI_RANK": rank},
 }
+# With its plugin cray_shasta, the newer of which pass the local rank as well.
+PALS_BY_SLURM = {
+    "older": lambda rank: {"PALS_APID": f"{os.getpid()}.0", "PALS_RANKID": rank, "PALS_NODEID": 1},
+    "newer": lambda rank: {"PALS_APID": f"{os.getpid()}.0", "PALS_RANKID": rank, "PALS_NODEID": 1, "PALS_LOCAL_RANKID": rank},
+}
+for release, pals in PALS_BY_SLURM.items():
+    LAUNCHERS[f"Slurm on a Cray, {release}"] = lambda rank, size, pals=pals: {
+        **{name: value for name, value in LAUNCHERS["Slurm"](rank, size).items() if name != "PMI_RANK"}, **pals(rank)}
 LINE = re.compile(r"rank (\d+) \S+ local (\d+) cores (\S+) NUMA (\S+) GPU (\d+) (\S+) NUMA (\S+)(?: 63 GB/s)?")
 OTHERS = re.compile("OMPI_|PMI|MPI_LOCAL|PALS_|FLUX_|SLURM_|HWLOC_|FAIRLEAD_")
 
@@ -290,7 +298,7 @@ class Run(BindingTest):
     def test_command_lines(self):
         """Launchers are known by what they say of themselves."""
         for name, says, line in (("srun", "slurm 23.02.6", "srun --mpi=pmi2 -n 2"),
-                                 ("flux", "commands: flux-core 0.66.0", "flux run -n 2"),
+                                 ("flux", "commands: flux-core 0.66.0", "flux run --setopt=gpu-affinity=off -n 2"),
                                  ("mpiexec", "mpiexec (PALS) 1.2.3", "mpiexec -n 2")):
             with self.subTest(launcher=name):
                 path = script(self.folder, name, f"#!/bin/sh\necho '{says}'\n")
@@ -321,6 +329,15 @@ class Run(BindingTest):
             self.assertIn("srun --mpi=pmix -n 2 ", pmix.stdout)
             self.refuses(*words, example(abi), says=[f"has no {pmi} ", "--launcher-args '--mpi=...'"],
                          **{**others, "OFFERED": "plugins: none other"})
+        if "mpich" not in MPIS:
+            self.skipTest("needs MPICH for Cray's PMI")
+        # Cray's MPI knows none but its own, where the machine has it.
+        cray = os.path.join(self.folder, "cray", "lib")
+        os.makedirs(cray)
+        shutil.copy(host_mpi("mpich"), cray)
+        for offered, starts in ("none pmi2 cray_shasta", "srun --mpi=cray_shasta -n 2 "), ("none pmi2", "srun --mpi=pmi2 -n 2 "):
+            line = self.succeeds(*words, example("mpich"), **{**others, "OFFERED": offered, "LD_LIBRARY_PATH": cray}).stdout
+            self.assertIn(starts, line)
 
     def test_a_file_of_gpus(self):
         path = self.file("map", "# measured\n3 1\n 0,2  # the rest\n")

@@ -188,6 +188,21 @@ class OtherMpi(ToolTest):
             result = fairlead("exec", "--no-preload", example(abi), **{**self.SLURM, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"})
             self.assertEqual((result.returncode, result.stdout, result.stderr), (2, "", ""))
 
+    def test_slurm_on_a_cray(self):
+        """Its plugin cray_shasta sets PALS's variables, by which Cray's MPI finds the other ranks."""
+        pals = {"PALS_APID": "7.0", "PALS_RANKID": "0"}
+        for more in {}, {"PALS_LOCAL_RANKID": "0", "PMI_RANK": "0", "PMI_SIZE": "2"}:
+            job = {**self.SLURM, **pals, **more}
+            if "mpich" in MPIS:
+                result = fairlead("exec", "--no-preload", example("mpich"), "junk", **job)
+                self.assertNotIn("each process would be a job of one rank", result.stderr)
+            if "openmpi" in MPIS:
+                self.refuses("exec", "--no-preload", example("openmpi"), says=["Slurm started 2", "srun --mpi=pmix"], **job)
+            # An interactive step of one task is no job of PALS.
+            words = ["bench", "latency", "--mpi", MPIS[0], "--no-preload", "-i", 2, "-m", "8:8", "H", "H"]
+            self.assertIn(", 2 ranks", self.succeeds(*words, **{**job, "SLURM_STEP_NUM_TASKS": "1",
+                                                                  "SLURM_STEP_TASKS_PER_NODE": "1"}).stdout)
+
     @unittest.skipUnless("openmpi" in MPIS, "needs Open MPI")
     def test_a_scheduler_that_a_plugin_of_the_mpi_knows(self):
         flux = {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2", "FLUX_TASK_LOCAL_ID": "0", "FLUX_JOB_NNODES": "1", "FLUX_JOB_ID": "f1"}

@@ -243,6 +243,84 @@ class MpiOfALauncher(ToolTest):
         self.assertFalse(os.path.exists(started))
 
 
+class Scheduler(ToolTest):
+    """Where the MPI brings no launcher, as on Cray's machines, that of the allocation starts the ranks."""
+
+    SAYS = {"srun": "slurm 23.02.6", "flux": "commands: flux-core 0.66.0"}
+    ALLOCATION = {"srun": {"SLURM_JOB_ID": "1"}, "flux": {"FLUX_URI": "local:///run/flux"}}
+    LINE = {"srun": "srun -n 2 ", "flux": "flux run --setopt=gpu-affinity=off -n 2 "}
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        # So deep that no folder bin near the library has a launcher.
+        self.lib, self.bin = (os.path.join(self.folder, "a", "b", "c", "d", name) for name in ("lib", "bin"))
+        os.makedirs(self.lib)
+        os.makedirs(self.bin)
+
+    def here(self, abi, name):
+        """The program's MPI without its launcher, and PATH with that of a scheduler alone, which starts ranks by it."""
+        launcher = shlex.split(self.succeeds("run", "--dry-run", "-n", 1, "--no-preload", example(abi)).stdout)
+        starts = " ".join(map(shlex.quote, launcher[:launcher.index("-n")]))
+        script(self.bin, name, f"""#!/bin/sh
+case $1 in
+  --version) echo '{self.SAYS[name]}' && exit ;;
+  --mpi=list) echo 'plugins: none pmi2 pmix' && exit ;;
+esac
+while [ "$1" != -n ]; do shift; done
+PATH=$PATH:/usr/bin:/bin exec {starts} "$@"
+""")
+        shutil.copy(host_mpi(abi), self.lib)
+        if not os.path.exists(os.path.join(self.bin, "env")):
+            os.symlink(shutil.which("env"), os.path.join(self.bin, "env"))
+        return {"LD_LIBRARY_PATH": self.lib, "PATH": self.bin, "SLURM_MPI_TYPE": "site"}
+
+    def test_it_starts_the_ranks(self):
+        for abi in filter(has_library, MPIS):
+            for name, allocation in self.ALLOCATION.items():
+                with self.subTest(abi=abi, scheduler=name):
+                    here = {**self.here(abi, name), **allocation}
+                    line = self.succeeds("run", "-n", 2, "--sim", 2, "--dry-run", example(abi), **here).stdout
+                    self.assertIn(f" {self.bin}/{self.LINE[name]}{TOOL} exec --mpi {abi} {example(abi)}", line)
+                    result = self.succeeds("run", "-n", 2, "--sim", 2, example(abi), 1000, **here)
+                    self.assertEqual(result.stdout.count("all correct"), 2, result.stdout)
+                    start = [check for check in json.loads(fairlead("doctor", "--json", "--sim", 2, example(abi), **here).stdout)[
+                        "checks"] if check["key"] in ("live.start", "live.send")]
+                    self.assertEqual([check["verdict"] for check in start], ["ok", "ok"], start)
+
+    def test_a_step_within_a_step_shares_its_cores(self):
+        here = {**self.here(MPIS[0], "srun"), "SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"}
+        words = ["run", "-n", 2, "--no-preload", "--dry-run"]
+        line = self.succeeds(*words, example(MPIS[0]), **here).stdout
+        self.assertIn("/srun --overlap --overcommit -n 2 ", line)
+        line = self.succeeds(*words, "--launcher-args=--overlap --exact", example(MPIS[0]), **here).stdout
+        self.assertIn("/srun --overcommit --overlap --exact -n 2 ", line)
+
+    def test_a_list_of_nodes_is_all_that_ranks_get(self):
+        """Not as many as the allocation has, which srun takes for the least."""
+        here = {**self.here(MPIS[0], "srun"), "SLURM_JOB_ID": "1"}
+        line = self.succeeds("run", "-n", 2, "--no-preload", "--dry-run", "--host", "a,b", example(MPIS[0]), **here).stdout
+        self.assertIn("/srun --nodelist a,b --nodes 2 -n 2 ", line)
+
+    def test_without_an_allocation_the_line_to_type_is_said(self):
+        for name, line in ("srun", "srun -n 2 "), ("flux", "flux run -n 2 "):
+            with self.subTest(scheduler=name):
+                shutil.rmtree(self.bin)
+                os.mkdir(self.bin)
+                here = self.here(MPIS[0], name)
+                variable = next(iter(self.ALLOCATION[name]))
+                says = [f"where {variable} is set, {name} starts the ranks; type: {line}fairlead exec --mpi "]
+                self.refuses("run", "-n", 2, "--no-preload", example(MPIS[0]), "its", "a b",
+                             says=[*says, f"no launcher of MPI {MPIS[0]}", f"--mpi {MPIS[0]} {example(MPIS[0])} its 'a b'"], **here)
+                program = script(self.folder, "program", "#!/bin/sh\n")
+                self.refuses("run", "-n", 2, "--no-preload", program,
+                             says=[*says, "--mpi openmpi|mpich|abi", f"exec --mpi ABI {program}"], **here)
+                # With the ABI, it starts programs that load MPI later, too.
+                line_of_script = self.succeeds("run", "-n", 2, "--no-preload", "--dry-run", "--mpi", MPIS[0], program,
+                                               **here, **self.ALLOCATION[name]).stdout
+                self.assertIn(f"{self.bin}/{self.LINE[name]}", line_of_script)
+
+
 class Ranks(ToolTest):
     def test_exit_code_passes_through(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -240,7 +240,7 @@ std::string Mpi::told(const std::string& heading) const {
 
 Mpi find_mpi(const System& system, const std::string& program, const std::string& named) {
   Mpi mpi;
-  for (const char* name : {"mpirun", "mpiexec", "srun"})
+  for (const char* name : {"mpirun", "mpiexec", "srun", "flux"})
     if (mpi.launcher.empty()) mpi.launcher = system.program(name);
   if (!mpi.launcher.empty())
     if (const std::string text = system.run({mpi.launcher, "--version"}).value_or("");

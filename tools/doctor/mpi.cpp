@@ -161,10 +161,10 @@ Finding which_mpi(const Machine& machine) {
 Finding launcher_fits(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
   if (mpi.launcher.empty())
-    return skip("no mpirun, mpiexec or srun on PATH", "put the MPI's bin folder on PATH");
+    return skip("no mpirun, mpiexec, srun or flux on PATH", "put the MPI's bin folder on PATH");
   std::string name = mpi.launcher.substr(mpi.launcher.rfind('/') + 1);
   if (mpi.launcher_of.empty()) {
-    if (name == "srun") return ok(fmt::format("{} starts any MPI", mpi.launcher));
+    if (name == "srun" || name == "flux") return ok(fmt::format("{} starts any MPI", mpi.launcher));
     return skip(fmt::format("{} does not say whose it is (--version)", mpi.launcher));
   }
   if (std::count(mpi.launcher_abis.begin(), mpi.launcher_abis.end(), mpi.abi) > 0)

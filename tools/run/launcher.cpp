@@ -42,6 +42,15 @@ const std::vector<LauncherKind>& kinds() {
   return all;
 }
 
+const LauncherKind& kind_named(const std::string& name) {
+  return *std::find_if(kinds().begin(), kinds().end(),
+                       [&](const LauncherKind& each) { return name == each.name; });
+}
+
+bool is_set(const char* variable) {
+  return *variable && std::getenv(variable);
+}
+
 constexpr const char* launcher_names[] = {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"};
 
 // Debian installs several MPIs side by side, told apart by a suffix.
@@ -83,6 +92,13 @@ Words libraries_beside(const Launcher& launcher, const std::string& abi) {
   for (const std::string& folder : library_folders_beside(launcher))
     for (const std::string& library : mpi_libraries_in(folder, abi)) libraries.push_back(library);
   return libraries;
+}
+
+// More ranks from within a step, which holds the cores that they need.
+Words arguments_in_a_step(const LauncherKind& kind) {
+  for (const Allocation& each : allocations())
+    if (kind.name == std::string(each.launcher) && is_set(each.step)) return each.arguments;
+  return {};
 }
 
 bool given_by_user(const Words& extra, const std::string& argument) {
@@ -143,7 +159,32 @@ MpiBeside mpi_beside(const Launcher& launcher, const Program& program) {
   return {"", libraries.front()};
 }
 
-Launcher find_launcher(const std::string& abi, const std::string& library) {
+bool Allocation::here() const {
+  return is_set(variable);
+}
+
+const std::vector<Allocation>& allocations() {
+  static const std::vector<Allocation> all = {
+#define FAIRLEAD_ALLOCATION(variable, launcher, program, step, arguments) \
+  {variable, launcher, program, step, split(arguments, ";")},
+#include "base/launchers.def"
+  };
+  return all;
+}
+
+std::string line_for_scheduler(const std::string& abi, int ranks, const Words& program) {
+  for (const Allocation& each : allocations()) {
+    if (!*each.program || find_on_path(each.program).empty()) continue;
+    const Words& subcommand = kind_named(each.launcher).subcommand;
+    return fmt::format(
+        "in an allocation, where {} is set, {} starts the ranks; type: {}{} -n {} fairlead exec --mpi {} {}",
+        each.variable, each.program, each.program, subcommand.empty() ? "" : " " + subcommand.front(), ranks,
+        abi, shell_line(program));
+  }
+  return {};
+}
+
+Launcher find_launcher(const std::string& abi, const std::string& library, const std::string& otherwise) {
   // Both as the loader found it and where its links lead: a prefix may be assembled from links.
   std::vector<fs::path> places;
   std::error_code error;
@@ -159,9 +200,14 @@ Launcher find_launcher(const std::string& abi, const std::string& library) {
   }
   for (const std::string& name : names_for(abi))
     if (auto launcher = launcher_for(find_on_path(name), abi)) return *launcher;
-  throw usage(
-      fmt::format("no launcher of MPI {} found{}{}; install one ({}), put it on PATH, or give --mpi PATH",
-                  abi, library.empty() ? "" : " near ", library, what_brings_mpi(abi)));
+  for (const Allocation& each : allocations())
+    if (each.here() && *each.program)
+      if (auto launcher = launcher_for(find_on_path(each.program), abi)) return *launcher;
+  throw usage(fmt::format(
+      "no launcher of MPI {} found{}{}; {}", abi, library.empty() ? "" : " near ", library,
+      !otherwise.empty()
+          ? otherwise
+          : fmt::format("install one ({}), put it on PATH, or give --mpi PATH", what_brings_mpi(abi))));
 }
 
 std::string arguments_added() {
@@ -189,13 +235,12 @@ std::optional<Launcher> first_launcher_on_path() {
   return std::nullopt;
 }
 
-Words pmi_words(const Launcher& launcher, const std::string& abi, const std::string& program,
+Words pmi_words(const Launcher& launcher, const std::string& abi, const Program& program,
                 const Words& extra) {
   const Pmi* pmi = find_pmi(launcher.kind->name, abi);
   if (!pmi || !*pmi->list) return {};
   const std::string usual = pmi->word, option = usual.substr(0, usual.find('='));
-  const bool by_pmix = library_listing(program).find("libpmix.so") != std::string::npos;
-  const std::string kind = by_pmix ? "pmix" : usual.substr(option.size() + 1);
+  const bool by_pmix = library_listing(program.path).find("libpmix.so") != std::string::npos;
   auto given = [&](const std::string& each) { return each.rfind(option, 0) == 0; };
   if (std::getenv("SLURM_MPI_TYPE") || std::any_of(extra.begin(), extra.end(), given)) return {};
   // A site's own choice may be one that only its MPI knows, as on Cray's machines.
@@ -204,9 +249,12 @@ Words pmi_words(const Launcher& launcher, const std::string& abi, const std::str
     if (Words words = split(configured.substr(at, configured.find('\n', at) - at)); words.back() != "none")
       return {};
   const Words offered = split(capture({launcher.path, pmi->list}, Stderr::merge).output, " \t\n:,");
+  constexpr const char* pmi_of_cray = "cray_shasta";
   auto has = [&](const char* name) {
     return std::find(offered.begin(), offered.end(), name) != offered.end();
   };
+  const bool by_cray = has(pmi_of_cray) && is_cray_library(program.mpi_library);
+  const std::string kind = by_cray ? pmi_of_cray : by_pmix ? "pmix" : usual.substr(option.size() + 1);
   if (has("none") && !has(kind.c_str()))
     throw usage(
         fmt::format("{} has no {} ({} {}), by which ranks of {} usually find each other; leave its name out "
@@ -229,6 +277,7 @@ Words launch_line(const Launcher& launcher, const Launch& launch) {
   Words arguments = kind.arguments;
   if (geteuid() == 0)
     arguments.insert(arguments.end(), kind.arguments_as_root.begin(), kind.arguments_as_root.end());
+  for (const std::string& argument : arguments_in_a_step(kind)) arguments.push_back(argument);
   for (const std::string& argument : arguments)
     if (!given_by_user(launch.extra, argument)) append(shell_split(argument));
   for (const auto& [name, value] : launch.variables) {

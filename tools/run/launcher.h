@@ -60,9 +60,23 @@ struct MpiBeside {
 };
 MpiBeside mpi_beside(const Launcher& launcher, const Program& program);
 
-// The launcher that belongs to this MPI library: near it (bin/ of its prefix), else on PATH. `library` may be
-// empty. Throws a usage Failure where there is none.
-Launcher find_launcher(const std::string& abi, const std::string& library);
+// The launcher that belongs to this MPI library: near it (bin/ of its prefix), else on PATH, else that of the
+// allocation. `library` may be empty. Throws a usage Failure where there is none, with what to do otherwise
+// ("": install one).
+Launcher find_launcher(const std::string& abi, const std::string& library, const std::string& otherwise = {});
+
+// A row of FAIRLEAD_ALLOCATION, which tells the fields.
+struct Allocation {
+  const char *variable, *launcher, *program, *step;
+  Words arguments;
+
+  bool here() const;  // is this process in one?
+};
+const std::vector<Allocation>& allocations();
+
+// What to do without a launcher of the MPI where PATH has a scheduler's, which starts ranks of any; "" where
+// it has none.
+std::string line_for_scheduler(const std::string& abi, int ranks, const Words& program);
 
 // What launch_line() adds of its own accord, in words for --help.
 std::string arguments_added();
@@ -72,8 +86,7 @@ std::optional<Launcher> first_launcher_on_path();
 
 // What this launcher has to be given, besides the user's own words for it, so that ranks of this ABI find
 // each other. `program` may be linked with PMIx. Throws a usage Failure where it has no such thing.
-Words pmi_words(const Launcher& launcher, const std::string& abi, const std::string& program,
-                const Words& extra);
+Words pmi_words(const Launcher& launcher, const std::string& abi, const Program& program, const Words& extra);
 
 struct Launch {
   int ranks = 0;

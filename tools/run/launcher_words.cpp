@@ -76,6 +76,9 @@ Words spelled_for(const LauncherKind& launcher, const LauncherWords& words) {
   };
   Words spelled;
   for (const auto& [key, value] : words.values) spelled.insert(spelled.end(), {spelling(key), value});
+  if (const auto hosts = launcher.words.find("hosts"); hosts != launcher.words.end() && words.has("host"))
+    spelled.insert(spelled.end(),
+                   {hosts->second, std::to_string(split(words.values.at("host"), ",").size())});
   for (const auto& [name, value] : words.mca) spelled.insert(spelled.end(), {spelling("mca"), name, value});
   return spelled;
 }

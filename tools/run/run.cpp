@@ -71,7 +71,7 @@ void take_library_beside(Plan& plan, bool named, Program& program) {
     say(fmt::format("fairlead run: messages go by {}, {}", program.mpi_library, why));
 }
 
-Plan make_plan(Program& program, const RunArguments& arguments) {
+Plan make_plan(Program& program, const Words& words, const RunArguments& arguments) {
   const std::string& mpi = arguments.mpi;
   // The MPI's own library may be beside the launcher.
   if (program.missing != program.mpi_soname || program.missing.empty()) require_loadable(program);
@@ -88,9 +88,14 @@ Plan make_plan(Program& program, const RunArguments& arguments) {
 
   if (plan.abi.empty() && loads_mpi_later(program)) {
     if (!given) given = first_launcher_on_path();
-    if (!given)
-      throw usage(fmt::format("no MPI launcher on PATH to run {} with; install one ({}), or give --mpi PATH",
-                              program.path, what_brings_mpi("")));
+    if (!given) {
+      const std::string line = line_for_scheduler("ABI", arguments.ranks, words);
+      throw usage(fmt::format("no MPI launcher on PATH to run {} with; {}", program.path,
+                              line.empty()
+                                  ? fmt::format("install one ({}), or give --mpi PATH", what_brings_mpi(""))
+                                  : fmt::format("give the ABI of the MPI that it loads, --mpi {}; {}",
+                                                fmt::join(mpi_abis, "|"), line)));
+    }
     if (given->kind->abis.empty())
       throw usage(fmt::format(
           "{} starts any MPI, and {} does not tell which it loads; use: {} fairlead exec --mpi ABI {}",
@@ -106,7 +111,9 @@ Plan make_plan(Program& program, const RunArguments& arguments) {
         "{} is the launcher of {}, but {} is linked with {} ({}), an ABI that this MPI has no library of",
         given->path, given->kind->name, program.path, plan.abi,
         program.mpi_library.empty() ? program.mpi_soname : program.mpi_library));
-  plan.launcher = given ? *given : find_launcher(plan.abi, program.mpi_library);
+  plan.launcher = given ? *given
+                        : find_launcher(plan.abi, program.mpi_library,
+                                        line_for_scheduler(plan.abi, arguments.ranks, words));
   if (arguments.library_path)
     plan.folders = *arguments.library_path;
   else
@@ -173,7 +180,7 @@ void explain_death(int code, int signals, bool preloaded, const std::string& doc
 LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words) {
   Program program = inspect_program(program_words.front());
   if (arguments.launcher_words.has("wdir")) program.path = std::filesystem::absolute(program.path).string();
-  Plan plan = make_plan(program, arguments);
+  Plan plan = make_plan(program, program_words, arguments);
   if (arguments.preload) preload_library(plan.abi);  // throws where there is none
 
   Launch launch;
@@ -184,7 +191,7 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
   launch.extra = spelled_for(*plan.launcher.kind, arguments.launcher_words);
   for (const std::string& text : arguments.launcher_args)
     for (const std::string& word : shell_split(text)) launch.extra.push_back(word);
-  const Words pmi = pmi_words(plan.launcher, plan.abi, program.path, launch.extra);
+  const Words pmi = pmi_words(plan.launcher, plan.abi, program, launch.extra);
   launch.extra.insert(launch.extra.begin(), pmi.begin(), pmi.end());
   launch.command = {own_path(), "exec", "--mpi", plan.abi};
   if (!arguments.preload) launch.command.push_back("--no-preload");
@@ -239,10 +246,8 @@ void tell_files(const RunArguments& arguments, std::filesystem::file_time_type s
 }  // namespace
 
 bool ranks_may_be_elsewhere() {
-  constexpr const char* allocation_variables[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_URI",
-                                                  "COBALT_JOBID"};
-  return std::any_of(std::begin(allocation_variables), std::end(allocation_variables),
-                     [](const char* variable) { return std::getenv(variable) != nullptr; });
+  return std::any_of(allocations().begin(), allocations().end(),
+                     [](const Allocation& each) { return each.here(); });
 }
 
 bool ranks_may_be_elsewhere(const RunArguments& arguments) {
