@@ -42,11 +42,12 @@ def on_cluster(command, abi=""):
 
 
 def batch_scripts():
-    """Those of the page that need nothing but an MPI: the text, and the word behind --mpi=, "" for none."""
+    """Those of the page that need nothing but an MPI, and no account of a site: the text, and the word behind --mpi=, ""
+    for none."""
     with open(PAGE) as page:
         blocks = re.findall(r"```sh\n(#!/bin/bash\n#SBATCH.*?)```", page.read(), re.S)
     for script in blocks:
-        if "nvidia" not in script:
+        if "nvidia" not in script and "--account" not in script:
             pmi = re.search(r"--mpi=(\w+)", script)
             yield script, pmi[1] if pmi else ""
 

@@ -3,6 +3,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -116,6 +117,14 @@ class Scripts(unittest.TestCase):
         self.assertEqual(result.returncode, 2, result)
         self.assertEqual(result.stdout, "")
         self.assertIn("refuses to start", result.stderr)
+
+    def test_run_on_gpu_takes_the_launcher_of_fairlead_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in "sh sed grep mktemp realpath date tail rm env true".split():
+                os.symlink(shutil.which(name), os.path.join(folder, name))
+            result = start("tests/ranks/run-on-gpu", TREE, MPIS[0], "1", "count", FAIRLEAD_DEVICE="sim", PATH=folder)
+            self.assertEqual(result.returncode, 0, result)
+            self.assertRegex(result.stdout, f"^ok count {MPIS[0]} sim 1 ranks, ")
 
 
 if __name__ == "__main__":
