@@ -4,6 +4,9 @@
 // provider has none. Also contains the names of the contract's enumerators.
 
 #include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -12,6 +15,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/said.h"
+#include "device/pci_gpu.h"
 #include "device/runtime.h"
 
 namespace fairlead::device {
@@ -40,6 +44,23 @@ Runtime* demand(Make make, const char* name, const char* remedy) {
 const char* no_cuda = "";
 std::string no_rocm;
 
+// "2 NVIDIA GPUs are on the PCI bus, but cannot be used", "no GPU here"
+std::string what_is_here() {
+  const std::string devices = "/sys/bus/pci/devices";
+  std::map<std::string, int> gpus;
+  std::error_code error;
+  for (const auto& device : std::filesystem::directory_iterator(devices, error)) {
+    std::string modalias;
+    std::getline(std::ifstream(device.path() / "modalias"), modalias);
+    if (const std::string vendor = vendor_of_gpu(modalias); !vendor.empty()) ++gpus[vendor];
+  }
+  if (gpus.empty()) return "no GPU here";
+  const auto& [vendor, count] = *gpus.rbegin();
+  return std::to_string(count) + " " + vendor +
+         (count == 1 ? " GPU is on the PCI bus, but cannot" : " GPUs are on the PCI bus, but cannot") +
+         " be used";
+}
+
 // Results on simulated GPUs must not pass for those of real ones. One rank warns for all, since a job that
 // got no GPUs usually got them on no node. Programs that use no GPU need not know.
 void warn_of_simulation() {
@@ -49,9 +70,9 @@ void warn_of_simulation() {
                          : job->local_rank <= 0 ? LogLevel::info
                                                 : LogLevel::debug;
   log_line(level,
-           "no GPU here, so GPUs are simulated and times mean nothing: no CUDA (%s), no ROCm (%s); "
-           "FAIRLEAD_DEVICE=sim simulates them without this line",
-           no_cuda, no_rocm.c_str());
+           "%s, so GPUs are simulated and times mean nothing: %s; FAIRLEAD_DEVICE=sim simulates them without "
+           "this line",
+           what_is_here().c_str(), why_simulated().c_str());
 }
 
 constexpr const char* rocm_remedy = "check that rocminfo lists a GPU and HIP_VISIBLE_DEVICES shows it";
@@ -102,6 +123,11 @@ Runtime* required_runtime() {
   if (options().device == "auto" && runtime()->name() == std::string_view("sim")) warn_of_simulation();
   settled.store(true, std::memory_order_release);
   return runtime();
+}
+
+std::string why_simulated() {
+  const bool instead = options().device == "auto" && runtime()->name() == std::string_view("sim");
+  return instead ? std::string("no CUDA (") + no_cuda + "), no ROCm (" + no_rocm + ")" : "";
 }
 
 const char* to_string(Error error) {

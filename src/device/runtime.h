@@ -146,8 +146,9 @@ class Runtime {
   virtual Error run_on(int device, const std::function<void()>& work) = 0;
   virtual Error synchronize(int device) = 0;
   virtual Error can_access_peer(int device, int peer, bool* possible) = 0;
-  // May kernels of both change a word of either at once, by atomic operations? PCIe does not do that.
-  virtual bool has_peer_atomics(int, int) { return true; }
+  // May kernels of both change a word of either at once, by atomic operations? PCIe does not do that. The
+  // peer may be hidden from this process; false if nothing tells then.
+  virtual bool has_peer_atomics(int, const DeviceInfo&) { return true; }
   virtual Error enable_peer(int device, int peer) = 0;  // Error::none also if it was enabled before
 
   // ---- Memory --------------------------------------------------------------------------------------
@@ -325,6 +326,9 @@ Runtime* runtime();
 // GPU, which runtime() then returns as well. Returns null, and logs the reason, for an unavailable provider
 // that was requested by name.
 Runtime* required_runtime();
+
+// Why simulated GPUs take the place of real ones, "no CUDA (...), no ROCm (...)"; "" if they do not.
+std::string why_simulated();
 
 // Sets the variables of drivers that programs need whose streams wait for words, unless the user has. They
 // have an effect until the program initialises the driver. See setting_of_early_kernels(). That of

@@ -240,6 +240,20 @@ TEST(hostile_rocm, devices_without_serial_number_are_told_apart) {
 }
 
 // As a driver does that is older than the compiler of machine code: what ranks lower is loaded then.
+// As under HIP_VISIBLE_DEVICES, which `fairlead exec --gpu` sets: the kernel has links of all GPUs.
+TEST(hostile_rocm, hidden_gpus_are_known_by_their_links) {
+  if (!std::getenv("FAIRLEAD_KFD_TOPOLOGY")) GTEST_SKIP() << "needs the links of tests/hardware/CMakeLists.txt";
+  auto has_atomics_with = [](const char* pci) {
+    DeviceInfo hidden{};
+    std::snprintf(hidden.pci, sizeof hidden.pci, "%s", pci);
+    return gpu().has_peer_atomics(0, hidden);
+  };
+  EXPECT_TRUE(has_atomics_with("0000:c1:00.0"));
+  EXPECT_FALSE(has_atomics_with("0000:c2:00.0")) << "over PCIe";
+  EXPECT_FALSE(has_atomics_with("0000:c3:00.0")) << "without a link";
+  EXPECT_FALSE(has_atomics_with("0000:c4:00.0")) << "unknown";
+}
+
 TEST(hostile_rocm, code_that_the_driver_refuses_is_passed_over) {
   static const unsigned char machine_code[] = "\177ELF of a newer toolkit";
   static std::vector<CodeImage> images = test::kernel_images();

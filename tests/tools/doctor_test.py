@@ -361,9 +361,84 @@ class Recorded(ToolTest):
                 ("CUDA_VISIBLE_DEVICES=-1", "fail CUDA_VISIBLE_DEVICES=-1 hides all GPUs"),
                 ("CUDA_VISIBLE_DEVICES=-1\nHIP_VISIBLE_DEVICES=1", "warn CUDA_VISIBLE_DEVICES=-1 has no effect: HIP looks at HIP_VISIBLE_DEVICES=1"),
                 ("ROCR_VISIBLE_DEVICES=2,3\nCUDA_VISIBLE_DEVICES=1", "warn HIP counts its devices among those that ROCR shows"),
+                ("ROCR_VISIBLE_DEVICES=2,3\nHIP_VISIBLE_DEVICES=2", "fail hide all GPUs: HIP counts among the GPUs that ROCR leaves, from 0 on > unset HIP"),
                 ("GPU_DEVICE_ORDINAL=1", "warn OpenCL reads and HIP does not")]:
             self.judges(self.changed("mi250x", {"environment": lambda text: text + variables + "\n"}),
                         "gpu.visible " + expected)
+
+    def test_who_may_open_amd_gpus(self):
+        def of_all(why, nodes=range(128, 132)):
+            return "".join(f"/dev/dri/renderD{node} => {why}\n" for node in nodes)
+        missing, denied, withheld = "No such file or directory", "Permission denied", "Operation not permitted"
+        kfd = {name: text for name, text in kfd_trees.on_machine(kfd_trees.MI300A).items()}
+        for refused, expected in [
+                (None, "skip not recorded"),
+                ("/dev/kfd => \n" + of_all(""), "ok this user may open /dev/kfd and the device files of all 4 GPUs"),
+                (f"/dev/kfd => {missing}\n", "fail no /dev/kfd, by which ROCm finds GPUs > modprobe amdgpu; for containers: --device=/dev/kfd"),
+                (f"/dev/kfd => {denied}\n", "fail /dev/kfd (Permission denied) cannot be opened > add this user to the groups of the device files, usually render and video"),
+                ("/dev/kfd => \n" + of_all(missing), "fail of no GPU the device file can be opened: /dev/dri/renderD128 (No such"),
+                ("/dev/kfd => \n" + of_all(withheld, [129, 131]), "warn ROCm leaves 2 of 4 GPUs out: /dev/dri/renderD129 (Operation"),
+                ("/dev/kfd => \n" + of_all(denied, [130]), "fail /dev/dri/renderD130 (Permission denied) cannot be opened: ROCm finds no GPU")]:
+            with self.subTest(refused=refused):
+                files = kfd if refused is None else {**kfd, "refused": refused, "commands/id -nG": "users video\n"}
+                report = self.judges(self.changed("mi300a", files), "gpu.access " + expected)
+                details = next(check["details"] for check in report["checks"] if check["key"] == "gpu.access")
+                self.assertEqual(details, [] if refused is None else ["groups of this user: users video"])
+        self.judges("dgx-h200", "gpu.access away")
+
+    def test_how_rocm_shares_memory(self):
+        kernels, packaged = {"sys/module/amdgpu/refcnt": "0\n"}, {"sys/module/amdgpu/version": "6.8.5\n"}
+        legacy = "HSA_ENABLE_IPC_MODE_LEGACY"
+        for driver, rocm, variables, options, expected in [
+                ({}, "6.3.1-48", "", (), "skip /sys/module does not tell"),
+                (packaged, "6.3.1-48", "", (), "ok that of AMD's packages"),
+                (kernels, "6.3.1-48", "", (), "ok if HSA_ENABLE_IPC_MODE_LEGACY is 0, as `fairlead run` and `exec` set it"),
+                (kernels, "6.3.1-48", "", ("--no-preload",), "warn messages are staged > export HSA_ENABLE_IPC_MODE_LEGACY=0"),
+                (kernels, "6.3.1-48", legacy + "=0", (), "ok by dma-buf"),
+                (kernels, "7.2.0-1", "", (), "ok by dma-buf"),
+                (kernels, "10.0.0-1", "", (), "ok by dma-buf"),
+                (kernels, "7.2.0-1", legacy + "=1", (), "warn messages are staged > unset HSA_ENABLE_IPC_MODE_LEGACY, which containers may bring"),
+                (kernels, "6.0.2-115", legacy + "=0", (), "warn messages are staged > ROCm 6.1 or newer")]:
+            with self.subTest(driver=driver, rocm=rocm, variables=variables):
+                machine = self.changed("mi250x", {**driver, "opt/rocm/.info/version": rocm, "libraries": "",
+                                                  "environment": lambda text: text + variables + "\n"})
+                self.judges(machine, "gpu.ipc " + expected, *options)
+
+    def test_which_rocm(self):
+        """That of the library which programs get, wherever it is, and not of another one in the usual place."""
+        usual = {"opt/rocm/.info/version": "6.0.3-100\n"}
+        for files, variables, expected in [
+                ({"opt/rocm-7.1.0/.info/version": "7.1.0-20\n", "libraries": "libamdhip64.so.7 => /opt/rocm-7.1.0/lib/libamdhip64.so.7"}, "",
+                 "ROCm 7.1.0-20"),
+                ({"opt/rocm/core-10.0/.info/version": "10.0.0-3\n", "libraries": "libamdhip64.so.10 => /opt/rocm/core-10.0/lib/libamdhip64.so.10"}, "",
+                 "ROCm 10.0.0-3"),
+                ({"apps/rocm/.info/version": "6.4.1-83\n"}, "ROCM_PATH=/apps/rocm", "ROCm 6.4.1-83"),
+                ({"libraries": "libamdhip64.so.7 => /usr/lib/libamdhip64.so.7"}, "", "ROCm 7")]:
+            with self.subTest(files=files):
+                checks = examined("--from", self.changed("mi250x", {**usual, **files, "environment": lambda text: text + variables + "\n"}))[2]
+                self.assertTrue(checks["gpu.found"]["fact"].endswith(expected), checks["gpu.found"])
+                self.assertEqual(checks["gpu.library"]["verdict"], "ok")
+
+    def test_partitions_of_amd_gpus(self):
+        modes = {f"sys/bus/pci/devices/{domain:04x}:01:00.0/current_{kind}_partition": mode + "\n"
+                 for domain in kfd_trees.MI300A_DOMAINS for kind, mode in (("compute", "CPX"), ("memory", "NPS1"))}
+        # As older kernels do, which number partitions elsewhere.
+        one_address = {name: text.replace("location_id 257", "location_id 256") for name, text in kfd_trees.MI300A_CPX.items()}
+        for tree, files, expected in [
+                (kfd_trees.MI300A, {}, "ok GPUs are not divided"),
+                (kfd_trees.MI300A_CPX, modes, "ok 4 GPUs are divided into 24 partitions (mode CPX/NPS1)"),
+                (one_address, {}, "warn partitions of a GPU share an address: 20 for 24 GPUs")]:
+            self.judges(self.changed("laptop", {**kfd_trees.on_machine(tree), **files}), "gpu.partition " + expected)
+
+    def test_processes_of_a_gpu(self):
+        def queues(count, gpu=40000):
+            return {f"sys/class/kfd/kfd/proc/{1000 + process}/queues/{queue}/gpuid": f"{gpu}\n" for process in range(count) for queue in (0, 1)}
+        parameter = {"sys/module/amdgpu/parameters/hws_max_conc_proc": "4\n"}
+        for files, expected in [
+                ({}, "ok no process uses a GPU; the driver runs 8"), (queues(1), "ok 1 process uses a GPU at most, of 8"),
+                (queues(8), "ok 8 processes use a GPU at most"), ({**queues(8), **parameter}, "warn 8 processes use one GPU, of which the driver runs 4"),
+                (queues(9), "warn 9 processes use one GPU, of which the driver runs 8 at a time > fewer ranks")]:
+            self.judges(self.changed("mi300a", files), "gpu.processes " + expected)
 
 
 class Report(ToolTest):
@@ -537,6 +612,27 @@ class Live(ToolTest):
             start = examined(example(MPIS[0]), "--sim", 2, **job)[2]["live.start"]
             self.assertEqual(start["verdict"], "ok", start)
             self.assertEqual(os.uname().nodename in start["details"][0], said, start)
+
+    def test_simulated_gpus_in_place_of_real_ones_are_a_failure(self):
+        """GPUs that the tools, the bus or a library speak for, and that the ranks cannot use."""
+        abi = next(filter(has_library, MPIS), None)
+        if abi is None:
+            self.skipTest("no library")
+        with tempfile.TemporaryDirectory() as folder:
+            topology = kfd_trees.write(os.path.join(folder, "kfd"), kfd_trees.MI300A)
+            auto = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
+            kernel = {"FAIRLEAD_KFD_TOPOLOGY": topology}
+            library = {"LD_LIBRARY_PATH": os.path.join(TREE, "lib/tests/fake-hip")}
+            for here, says in (kernel, "4 x AMD gfx942 are here, but the ranks cannot use them"), \
+                    (library, "AMD's library " + library["LD_LIBRARY_PATH"]):
+                code, report, checks = examined(example(abi), **auto, **here)
+                self.assertEqual((code, checks["live.device"]["verdict"]), (1, "fail"), checks["live.device"])
+                self.assertIn(says, checks["live.device"]["fact"])
+                self.assertIn("no ROCm (no AMD GPU: there is no /dev/kfd)", checks["live.device"]["fact"])
+                self.assertIn("The GPUs of this machine cannot be used", report["conclusion"])
+            # Nobody expects real ones where there is nothing, or where simulated ones are demanded.
+            self.assertEqual(examined(example(abi), "--sim", 2, **kernel)[2]["live.device"]["verdict"], "ok")
+            self.assertEqual(examined(example(abi), **kernel)[2]["live.device"]["verdict"], "ok")
 
     def test_simulated_gpus_are_named_in_the_second_line(self):
         abi = next(filter(has_library, MPIS), None)

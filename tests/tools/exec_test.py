@@ -99,6 +99,16 @@ class GpuAware(ToolTest):
                 # Cray's would need a library that is perhaps not linked.
                 self.assertNotIn("MPICH_GPU_SUPPORT_ENABLED", self.told(abi, **self.ROCM, CRAY_MPICH_VERSION="8.1.29"))
 
+    def test_rocm_shares_memory_as_the_driver_can(self):
+        with_a_kfd = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "hardware", "with-a-kfd")
+        for abi in [*filter(has_library, MPIS)][:1]:
+            for environment, told in ({}, "0"), ({"HSA_ENABLE_IPC_MODE_LEGACY": "1"}, "1"), ({"TEST_AMDGPU_VERSION": "6.8.5"}, None):
+                result = fairlead("exec", "--mpi", abi, "env", launcher=[with_a_kfd], **{**self.ROCM, **environment})
+                if result.returncode == 77:
+                    self.skipTest("needs root, and no /dev/kfd")
+                variables = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+                self.assertEqual(variables.get("HSA_ENABLE_IPC_MODE_LEGACY"), told, result)
+
     def test_no_variables(self):
         for abi in filter(has_library, MPIS):
             for options, environment in [(["--no-variables"], self.ROCM), (["--no-preload"], self.ROCM), ([], {}),

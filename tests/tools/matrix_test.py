@@ -10,9 +10,10 @@ import unittest
 import kfd_trees
 from machines import DGX, as_xml
 from pictures import needs, path_to, texts
-from tool import MPIS, TOOL, ToolTest, fairlead, has_library, script
+from tool import MPIS, TOOL, TREE, ToolTest, fairlead, has_library, script
 
 QUICK = ["-m", "8:16k", "-i", 3, "-x", 1, "-W", 2]
+SIMULATED_ROCM = os.path.join(TREE, "hostile_rocm", "6.2")
 DRAWING = "apt install python3-matplotlib"
 DGX_PRINTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doctor/dgx-h200/commands")
 
@@ -118,6 +119,50 @@ class Files(MatrixTest):
                      PATH=path_to("matplotlib"), says=["'rate'", "bandwidth, both, latency"])
 
 
+@unittest.skipUnless(os.path.isdir(SIMULATED_ROCM), "no simulated ROCm here")
+class Sdma(MatrixTest):
+    """What carries copies on AMD GPUs, of which some are kernels whatever they are called."""
+
+    ROCM = {"FAIRLEAD_DEVICE": "rocm", "LD_LIBRARY_PATH": SIMULATED_ROCM}
+
+    def measured(self, *words, **environment):
+        path = self.path("matrix.json")
+        text = self.succeeds("matrix", "-m", "8:2m", *QUICK[2:], *words, "--json", path, FAIRLEAD_SIM_DEVICES="2",
+                             **{**self.ROCM, **environment}).stdout
+        with open(path) as file:
+            return text, json.load(file)
+
+    def test_it_is_named_where_it_is_used(self):
+        text, about = self.measured("--way", "engine")
+        self.assertIn("# driver's copy (SDMA): one way, GB/s, 2 MiB\n", text)
+        self.assertIn("# driver's copy (blit kernel): latency, us, 8 B\n", text)
+        self.assertIn("# HSA_ENABLE_SDMA: not set\n# HSA_ENABLE_PEER_SDMA: not set\n", text)
+        self.assertEqual(about["ways"], [{"way": "engine", "title": "driver's copy (SDMA; small ones blit kernel)",
+                                          "latency_by": "blit kernel", "bandwidth_by": "SDMA"}])
+        self.assertEqual(about["settings"], {"HSA_ENABLE_SDMA": "", "HSA_ENABLE_PEER_SDMA": ""})
+        for forbidden in "HSA_ENABLE_SDMA", "HSA_ENABLE_PEER_SDMA":
+            text, about = self.measured("--way", "engine", **{forbidden: "0"})
+            self.assertNotIn("(SDMA)", text)
+            self.assertIn(f"# {forbidden}: 0\n", text)
+            self.assertEqual((about["ways"][0]["title"], about["settings"][forbidden]), ("driver's copy (blit kernel)", "0"))
+        text, _ = self.measured("--way", "engine", ROC_P2P_SDMA_SIZE="4096")
+        self.assertIn("# driver's copy (blit kernel): one way, GB/s, 2 MiB\n", text)
+
+    def test_one_call_compares_it_with_kernels(self):
+        ways = [*(("mpi", "mpi-blit") if has_library(MPIS[0]) else ()), "engine", "engine-blit"]
+        text, about = self.measured("--mpi", MPIS[0], "-c", *(word for way in ways for word in ("--way", way)))
+        self.assertEqual([way["way"] for way in about["ways"]], ways)
+        for way, title in ("engine", "driver's copy (SDMA; small ones"), ("engine-blit", "driver's copy (blit kernel)"), \
+                ("mpi", "messages, Fairlead on"), ("mpi-blit", "messages by blit kernels, Fairlead on"):
+            if way in ways:
+                self.assertTrue(next(row["title"] for row in about["ways"] if row["way"] == way).startswith(title), about["ways"])
+                self.assertEqual([(row["from"], row["to"]) for row in about["results"] if row["way"] == way], [(0, 1), (1, 0)])
+        self.assertEqual(text.count("all bytes are right"), len(ways))
+
+    def test_other_drivers_have_one_way(self):
+        self.assertIn("# engine-blit: not measured: only AMD's driver", self.matrix("--way", "engine", "--way", "engine-blit"))
+
+
 class Places(MatrixTest):
     def test_links_and_nodes(self):
         """On a DGX: hwloc says where the GPUs are, nvidia-smi what connects them."""
@@ -133,7 +178,7 @@ class Places(MatrixTest):
 
 class Refusals(MatrixTest):
     def test_what_makes_no_sense(self):
-        self.refuses("matrix", "--way", "pigeon", says=["'pigeon'", "mpi, engine, kernel"])
+        self.refuses("matrix", "--way", "pigeon", says=["'pigeon'", "mpi, mpi-blit, engine, engine-blit, kernel"])
         self.refuses("matrix", "-o", "matrix.jpg", says=["matrix.jpg", ".png, .svg or .pdf"])
         self.refuses("matrix", "--map", "/no/such/folder/x", says=["--map", "cannot write"])
         self.refuses("matrix", "--map", "0,1", says=["0,1 is a map", "./0,1"])

@@ -33,7 +33,9 @@ inline const std::vector<std::string> layout_names = {"contiguous", "vector", "i
                                                       "subarray"};
 // Of the kernel that stands for an application's computation on the GPU.
 inline constexpr unsigned compute_blocks = 4, compute_threads = 64;
-inline const std::vector<std::string> matrix_ways = {"mpi", "engine", "kernel"};
+inline const std::vector<std::string> matrix_ways = {"mpi", "engine", "kernel"},
+                                      all_matrix_ways = {"mpi", "mpi-blit", "engine", "engine-blit",
+                                                         "kernel"};
 
 // How a receiver learns of a message before it receives it.
 enum class Probe { none, probe, matched };

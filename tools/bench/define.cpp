@@ -129,9 +129,11 @@ const OptionGroup all_pairs_options = all_of({every_two, full_of_several, rank_o
 
 const OptionGroup matrix_options = all_of(
     {every_two,
-     repeated("--way", &A::ways, matrix_ways,
+     repeated("--way", &A::ways, all_matrix_ways,
               "What to measure: mpi, messages of ranks with Fairlead; engine, the driver's copy; kernel, "
-              "a copy by the GPU's cores."),
+              "a copy by the GPU's cores; mpi-blit and engine-blit, the first two in processes whose driver "
+              "copies by "
+              "kernels (AMD GPUs: HSA_ENABLE_SDMA=0). Left out, the three without blit."),
      preset(&A::output, ""),
      option("-o,--output", "FILE", &A::output,
             "Draw heat maps: a .png, .svg or .pdf, as `fairlead plot` does.", {}, ""),

@@ -66,9 +66,14 @@ inline bool has_list(const Machine& machine) {  // a GPU that the vendor's tool 
   return !machine.gpus.list.empty();
 }
 
+// Why the ranks got simulated GPUs, which nobody had asked for, where something speaks for real ones; else
+// "".
+std::string why_simulated(const Machine& machine);
+
 std::vector<Check> mpi_checks();
 std::vector<Check> transport_checks();
-std::vector<Check> gpu_checks();
+std::vector<Check> gpu_checks();  // with those for AMD's
+std::vector<Check> amd_checks();
 std::vector<Check> link_checks();
 std::vector<Check> limit_checks();
 std::vector<Check> environment_checks();

@@ -60,6 +60,8 @@ std::string conclude(const Machine& machine, const Report& report) {
           : fmt::format("{} is not GPU-aware itself.", name_of(machine.mpi));
   if (!machine.live.started()) return itself + fmt::format(" Nothing was tried ({}).", machine.live.why_not);
   if (!machine.live.both("device")) return itself + " No device memory could be tried.";
+  if (!why_simulated(machine).empty())
+    return itself + " The GPUs of this machine cannot be used (live.device).";
   std::string where = report.simulated ? " (on simulated GPUs)" : "";
   if (machine.preload)
     return itself +

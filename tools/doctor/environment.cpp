@@ -146,7 +146,7 @@ const std::vector<Rule>& rules() {
        "unset OMPI_MCA_pml, or set it to ucx"},
       {[](const Machine& machine) -> std::string {
          return machine.system.variable("HSA_ENABLE_PEER_SDMA") == "0" ||
-                        !is_off(machine.system.variable("HSA_ENABLE_SDMA")) || !has_amd(machine)
+                        machine.system.variable("HSA_ENABLE_SDMA") != "0" || !has_amd(machine)
                     ? ""
                     : "HSA_ENABLE_SDMA=0: copies run as kernels, also those to the host";
        },

@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
+#include "device/hip/library.h"
+#include "device/pci_gpu.h"
 #include "doctor/machine.h"
 
 namespace fairlead::tools::doctor {
@@ -186,13 +189,28 @@ bool find_by_kernel(const std::vector<device::KfdGpu>& known, Gpus* gpus) {
   return !gpus->list.empty();
 }
 
+// ROCm's version is in a file of its prefix: that of the library which the loader finds, ROCM_PATH, the usual
+// one. If it is not of the library's release, the library's name tells that.
+std::string rocm_version(const System& system) {
+  const std::string library = driver_library(system, Vendor::amd);
+  const size_t number = library.find(".so.");
+  const std::string major = number == std::string::npos ? "" : library.substr(number + 4);
+  const std::string release = major.substr(0, major.find('.'));
+  for (const std::string& prefix : {std::filesystem::path(library).parent_path().parent_path().string(),
+                                    system.variable("ROCM_PATH"), std::string("/opt/rocm")}) {
+    const std::string version = prefix.empty() ? "" : system.first_line(prefix + "/.info/version");
+    if (!version.empty() && (release.empty() || version.rfind(release + ".", 0) == 0)) return version;
+  }
+  return release;
+}
+
 bool find_amd(const System& system, Gpus* gpus) {
   const std::vector<device::KfdGpu> known = kfd_gpus(system);
   gpus->driver = system.first_line("/sys/module/amdgpu/version");
   if (!find_by_rocm_smi(system, gpus) && !find_by_amd_smi(system, gpus) && !find_by_kernel(known, gpus))
     return false;
   gpus->vendor = Vendor::amd;
-  gpus->runtime = system.first_line("/opt/rocm/.info/version");
+  gpus->runtime = rocm_version(system);
   for (Gpu& gpu : gpus->list) {
     if (const device::KfdGpu* same = device::kfd_gpu_at(known, gpu.pci)) gpu.target = same->target;
     std::string device = "/sys/bus/pci/devices/" + gpu.pci;
@@ -204,26 +222,27 @@ bool find_amd(const System& system, Gpus* gpus) {
   return true;
 }
 
-// Devices that compute: NVIDIA's displays and 3D controllers, AMD's accelerators; not an AMD processor's
-// display.
 int on_bus(const System& system, Vendor* vendor) {
-  int nvidia = 0, amd = 0;
-  for (const std::string& pci : system.list("/sys/bus/pci/devices")) {
-    // "pci:v000010DEd00002335sv000010DEsd000018BEbc03sc02i00": vendor and class.
-    std::string alias = system.first_line("/sys/bus/pci/devices/" + pci + "/modalias");
-    auto is_class = [&](const char* kind) { return holds(alias, kind); };
-    bool controller = is_class("bc03sc02") || is_class("bc03sc80") || is_class("bc12sc00");
-    nvidia += holds(alias, "v000010DE") && (controller || is_class("bc03sc00"));
-    amd += holds(alias, "v00001002") && controller;
-  }
-  *vendor = nvidia ? Vendor::nvidia : amd ? Vendor::amd : Vendor::none;
-  return nvidia ? nvidia : amd;
+  std::map<std::string, int> found;
+  for (const std::string& pci : system.list("/sys/bus/pci/devices"))
+    ++found[device::vendor_of_gpu(system.first_line("/sys/bus/pci/devices/" + pci + "/modalias"))];
+  for (Vendor each : {Vendor::nvidia, Vendor::amd})
+    if (const int count = found[to_string(each)]) return *vendor = each, count;
+  *vendor = Vendor::none;
+  return 0;
 }
 
 }  // namespace
 
 const char* to_string(Vendor vendor) {
   return vendor == Vendor::nvidia ? "NVIDIA" : vendor == Vendor::amd ? "AMD" : "none";
+}
+
+std::string driver_library(const System& system, Vendor vendor) {
+  if (vendor == Vendor::nvidia) return system.library("libcuda.so.1");
+  for (const char* name : device::hip_library_names)
+    if (const std::string path = system.library(name); !path.empty()) return path;
+  return {};
 }
 
 std::vector<device::KfdGpu> kfd_gpus(const System& system) {

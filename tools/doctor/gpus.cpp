@@ -84,15 +84,10 @@ Finding found(const Machine& machine) {
 }
 
 Finding library(const Machine& machine) {
-  std::vector<const char*> names = has_nvidia(machine)
-                                       ? std::vector<const char*>{"libcuda.so.1"}
-                                       : std::vector<const char*>{"libamdhip64.so.7", "libamdhip64.so.6",
-                                                                  "libamdhip64.so.5", "libamdhip64.so"};
-  for (const char* name : names)
-    if (std::string path = machine.system.library(name); !path.empty())
-      return ok(fmt::format("the loader finds the driver's library, {}", path));
+  const std::string path = driver_library(machine.system, machine.gpus.vendor);
+  if (!path.empty()) return ok(fmt::format("the loader finds the driver's library, {}", path));
   return fail(
-      fmt::format("the loader does not find {}", names.front()),
+      fmt::format("the loader does not find {}", has_nvidia(machine) ? "libcuda.so.1" : "libamdhip64.so"),
       has_nvidia(machine)
           ? "install the driver's libraries (in containers: --nv, or the NVIDIA container toolkit), or set "
             "LD_LIBRARY_PATH to their folder"
@@ -194,6 +189,13 @@ Finding ecc(const Machine& machine) {
   return ok(fact);
 }
 
+// Does the second list begin with a GPU beyond those that the first one leaves?
+bool hides_all(const Visibility& found) {
+  const std::string& first = found.layers[1].entries.front();
+  return first.find_first_not_of("0123456789") == std::string::npos &&
+         std::strtoull(first.c_str(), nullptr, 10) >= found.layers[0].entries.size();
+}
+
 // What a scheduler and the user leave of the GPUs.
 Finding visible(const Machine& machine) {
   const Environment environment = machine.system.environment();
@@ -203,6 +205,10 @@ Finding visible(const Machine& machine) {
     if (chosen.entries.empty())
       return fail(fmt::format("{} hides all GPUs", set(chosen)),
                   fmt::format("unset {}, or ask the scheduler for a GPU", chosen.variable));
+  if (found.layers.size() > 1 && hides_all(found))
+    return fail(fmt::format("{} and {} hide all GPUs: HIP counts among the GPUs that ROCR leaves, from 0 on",
+                            set(found.layers[0]), set(found.layers[1])),
+                fmt::format("unset {}", found.layers[1].variable));
   if (found.layers.size() > 1)
     return warn(fmt::format("{} and {}: each chooses among the GPUs that the other left",
                             set(found.layers[0]), set(found.layers[1])),
@@ -264,7 +270,7 @@ Finding code(const Machine& machine) {
 }  // namespace
 
 std::vector<Check> gpu_checks() {
-  return {
+  std::vector<Check> checks = {
       {"gpu.found",
        "GPUs, their driver and its version of CUDA or ROCm; and whether the tools list what is on the bus.",
        "", "Load the driver, or give the container or the job its GPUs.", always, found},
@@ -276,8 +282,8 @@ std::vector<Check> gpu_checks() {
        "Build with a newer clang; ROCm 6.4 for generic code.", has_targets, code},
       {"gpu.mode", "Compute mode: whether several ranks may share a GPU.", "NVIDIA GPUs",
        "One rank a GPU, MPS, or nvidia-smi -c DEFAULT.", has_nvidia_list, compute_mode},
-      {"gpu.mig", "MIG: whether GPUs are divided into instances, which cannot share memory.",
-       "NVIDIA GPUs", "nvidia-smi -mig 0 for jobs of several ranks.", has_nvidia_list, mig},
+      {"gpu.mig", "MIG: whether GPUs are divided into instances, which cannot share memory.", "NVIDIA GPUs",
+       "nvidia-smi -mig 0 for jobs of several ranks.", has_nvidia_list, mig},
       {"gpu.mps", "MPS: whether ranks that share a GPU run on it together.", "NVIDIA GPUs",
        "nvidia-cuda-mps-control -d.", has_nvidia_list, mps},
       {"gpu.migration", "HMM, ATS or XNACK: whether GPUs reach memory of the host's own allocators.", "a GPU",
@@ -285,6 +291,8 @@ std::vector<Check> gpu_checks() {
       {"gpu.ecc", "Whether memory errors are noticed, and whether there were any.", "a GPU",
        "nvidia-smi -e 1; amdgpu.ras_enable=1.", has_list, ecc},
   };
+  for (const Check& check : amd_checks()) checks.push_back(check);
+  return checks;
 }
 
 }  // namespace fairlead::tools::doctor

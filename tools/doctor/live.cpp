@@ -117,9 +117,23 @@ Finding namespaces(const Machine& machine) {
       "start all ranks of a node in one container, or give containers --pid=host --ipc=host and one user");
 }
 
+// What speaks for real GPUs; "" where nothing does.
+std::string what_is_here(const Machine& machine) {
+  if (has_gpu(machine)) return machine.gpus.summary() + (machine.gpus.on_bus == 1 ? " is here" : " are here");
+  for (Vendor vendor : {Vendor::nvidia, Vendor::amd})
+    if (const std::string path = driver_library(machine.system, vendor); !path.empty())
+      return fmt::format("{}'s library {} is here", to_string(vendor), path);
+  return {};
+}
+
 Finding device(const Machine& machine) {
   const LiveReport& live = machine.live;
   if (!done_by_both(live, step_device)) return skip("not both ranks came to where they look for GPUs");
+  if (const std::string why = why_simulated(machine); !why.empty())
+    return fail(
+        fmt::format("{}, but the ranks cannot use {} and get simulated GPUs: {}", what_is_here(machine),
+                    has_gpu(machine) ? "them" : "it", why),
+        "as the reason says; see gpu.access and gpu.library. --sim 2 tries simulated ones without this line");
   if (live.both(step_device)) return ok(both_words(live, step_device));
   return fail(both_words(live, step_device),
               "ask the scheduler for GPUs, unset CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES; "
@@ -191,6 +205,13 @@ bool tried_between_nodes(const Machine& machine) {
 }
 
 }  // namespace
+
+std::string why_simulated(const Machine& machine) {
+  const LiveReport& live = machine.live;
+  const std::string first = live.fact(step_real, 0), second = live.fact(step_real, 1);
+  const bool here = live.seen(step_real) && !live.both(step_real) && !what_is_here(machine).empty();
+  return !here ? "" : first.empty() ? second : first;
+}
 
 std::vector<Check> live_checks() {
   return {

@@ -74,6 +74,8 @@ struct Gpus {
   std::string summary() const;  // "8 x NVIDIA H200"
 };
 Gpus find_gpus(const System& system);
+// The library by which programs and Fairlead reach GPUs of this vendor; "" where the loader finds none.
+std::string driver_library(const System& system, Vendor vendor);
 // AMD's as the kernel describes them.
 std::vector<device::KfdGpu> kfd_gpus(const System& system);
 

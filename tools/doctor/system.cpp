@@ -3,11 +3,15 @@
 #include "doctor/system.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -81,6 +85,12 @@ class ThisSystem : public System {
     return path;
   }
   std::string libraries_of(const std::string& program) const override { return library_listing(program); }
+  std::optional<std::string> refused(const std::string& path) const override {
+    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return std::strerror(errno);
+    close(file);
+    return "";
+  }
   bool live() const override { return true; }
 
  private:
@@ -121,6 +131,10 @@ class RecordedSystem : public System {
   }
   std::string libraries_of(const std::string& program) const override {
     return run({"ldd", program}).value_or("");
+  }
+  std::optional<std::string> refused(const std::string& path) const override {
+    const auto all = file_text(root / "refused");
+    return all ? std::optional(value_of(*all, path + " =>")) : std::nullopt;
   }
   bool live() const override { return false; }
 
@@ -172,6 +186,11 @@ class RecordingSystem : public System {
   }
   std::string libraries_of(const std::string& program) const override {
     return *kept(fs::path("commands") / name_of_command({"ldd", program}), asked->libraries_of(program));
+  }
+  std::optional<std::string> refused(const std::string& path) const override {
+    const auto why = asked->refused(path);
+    if (why) add("refused", path + " => " + *why);
+    return why;
   }
   bool live() const override { return asked->live(); }
 

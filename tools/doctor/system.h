@@ -9,6 +9,7 @@
 //   programs                  the paths of programs, one a line
 //   libraries                 "soname => path", what the loader would find
 //   environment               NAME=value, one a line
+//   refused                   "path => reason" of files that this user may not open, one a line
 //   any other path            the file of that path on the machine
 
 #pragma once
@@ -36,12 +37,18 @@ class System {
   virtual std::string library(const std::string& soname) const = 0;  // where the loader finds it
   // What the loader would load into a program, or with a library, as ldd prints it.
   virtual std::string libraries_of(const std::string& program) const = 0;
+  // Why this user cannot open a device file to read and write it; "" if nothing is against it, empty if it is
+  // not recorded.
+  virtual std::optional<std::string> refused(const std::string& path) const = 0;
   virtual bool live() const = 0;  // can anything be tried here?
 
   std::string variable(const std::string& name) const;  // "" where it is not set
   std::string first_line(const std::string& path) const;
   bool exists(const std::string& path) const { return read(path).has_value() || !list(path).empty(); }
 };
+
+inline constexpr char no_such_file[] = "No such file or directory",
+                      not_permitted[] = "Operation not permitted";
 
 std::unique_ptr<System> this_system();
 // Throws a usage Failure where `folder` is none.

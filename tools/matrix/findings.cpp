@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -53,6 +54,17 @@ constexpr Quantity quantities[] = {
     {"latency", "us", &PairValues::latency_us, 1, &BenchArguments::smallest},
 };
 
+// "driver's copy (SDMA)"
+std::string title_with(const Way& way, const std::string& carrier) {
+  return carrier.empty() ? way.title : fmt::format("{} ({})", way.title, carrier);
+}
+
+// Of all its quantities.
+std::string title_of(const Way& way) {
+  const bool both = way.latency_by != way.bandwidth_by;
+  return title_with(way, both ? way.bandwidth_by + "; small ones " + way.latency_by : way.bandwidth_by);
+}
+
 bool valid(const Way& way) {
   for (size_t i = 0; i < way.pairs.side(); ++i)
     for (size_t j = 0; j < way.pairs.side(); ++j)
@@ -66,8 +78,10 @@ void print_way(const BenchArguments& arguments, const Way& way) {
     return;
   }
   for (const Quantity& quantity : quantities)
-    print_grid(fmt::format("{}: {}, {}, {}", way.title, quantity.title, quantity.unit,
-                           size_in_words(arguments.*quantity.bytes)),
+    print_grid(fmt::format("{}: {}, {}, {}",
+                           title_with(way, quantity.bytes == &BenchArguments::smallest ? way.latency_by
+                                                                                       : way.bandwidth_by),
+                           quantity.title, quantity.unit, size_in_words(arguments.*quantity.bytes)),
                way.pairs.side(), [&](size_t from, size_t to) {
                  const auto& found = way.pairs.at(from, to).*quantity.value;
                  return found ? fmt::format("{:.{}f}", found->p50 * quantity.scale,
@@ -91,6 +105,11 @@ void print_links(const Findings& findings) {
       std::cout << fmt::format("# {}: {}\n", kind, words);
 }
 
+std::string value_of(const char* variable, const char* otherwise) {
+  const char* value = std::getenv(variable);
+  return value ? value : otherwise;
+}
+
 void print_sentence(const std::string& words) {
   const std::string margin = "# ";
   std::cout << margin << wrapped(words, margin.size(), margin) << "\n";
@@ -104,6 +123,9 @@ void print(const BenchArguments& arguments, const Findings& findings, bool write
   for (size_t i = 0; i < findings.gpus.size(); ++i)
     std::cout << fmt::format("# GPU {}: {}, {}, NUMA node {}\n", i, findings.names[i], findings.gpus[i].pci,
                              findings.numa[i]);
+  if (fairlead_device_provider() == std::string("rocm"))
+    for (const char* name : sdma_settings)
+      std::cout << fmt::format("# {}: {}\n", name, value_of(name, "not set"));
   std::cout << "# rows send, columns receive\n";
   print_links(findings);
   for (const Way& way : findings.ways) print_way(arguments, way);
@@ -120,10 +142,13 @@ Json to_json(const BenchArguments& arguments, const Context& context, const Find
   for (size_t i = 0; i < findings.gpus.size(); ++i)
     json["gpus"].push_back(
         {{"name", findings.names[i]}, {"pci", findings.gpus[i].pci}, {"numa", findings.numa[i]}});
+  if (fairlead_device_provider() == std::string("rocm"))
+    for (const char* name : sdma_settings) json["settings"][name] = value_of(name, "");
   json["results"] = Json::array();
   json["ways"] = Json::array();
   for (const Way& way : findings.ways) {
-    Json row = {{"way", way.name}, {"title", way.title}};
+    Json row = {{"way", way.name}, {"title", title_of(way)}};
+    if (!way.bandwidth_by.empty()) row["latency_by"] = way.latency_by, row["bandwidth_by"] = way.bandwidth_by;
     if (!way.why_not.empty()) row["why_not"] = way.why_not;
     json["ways"].push_back(row);
     for (size_t from = 0; from < way.pairs.side(); ++from)

@@ -51,9 +51,9 @@ Advice advice_from(const std::vector<Way>& ways, size_t gpus) {
     for (size_t from = 0; from < gpus; ++from)
       for (size_t to = 0; to < gpus; ++to)
         if (const auto& found = way.pairs.at(from, to).one_way_mb_s) gb_s.at(from, to) = found->p50 / 1e3;
-    return advise(gb_s, way.name == "mpi"      ? "messages"
-                        : way.name == "engine" ? "the driver's copy"
-                                               : "kernels");
+    return advise(gb_s, way.name.starts_with("mpi")      ? "messages"
+                        : way.name.starts_with("engine") ? "the driver's copy"
+                                                         : "kernels");
   }
   throw cannot_run(fmt::format("nothing could be measured: {}", ways.front().why_not));
 }
@@ -86,6 +86,18 @@ void draw(PlotArguments plot, const Json& json) {
                   fmt::format("--output: drawing {} failed with exit code {}", plot.output, status));
 }
 
+Way measure(const BenchArguments& arguments, const std::string& name, size_t gpus, Json* about) {
+  Json apart;
+  if (name == "mpi") return measure_messages(arguments, name, gpus, about);
+  if (name == "engine" || name == "kernel") return measure_copies(arguments, name, gpus);
+  if (runtime_with_devices(arguments)->name() != std::string_view("rocm")) {
+    Way way{name, name, Grid<PairValues>(gpus), "only AMD's driver can be told to copy by kernels", "", ""};
+    return way;
+  }
+  return name == "mpi-blit" ? measure_messages(arguments, name, gpus, &apart)
+                            : measure_copies_elsewhere(arguments, name, gpus);
+}
+
 }  // namespace
 
 int matrix_benchmark(const BenchArguments& asked) {
@@ -115,12 +127,12 @@ int matrix_benchmark(const BenchArguments& asked) {
   // Messages first: ranks find the GPUs as yet unused by this process.
   Json about;
   Context context{.ranks = static_cast<int>(gpus)};
-  for (const char* name : {"mpi", "engine", "kernel"}) {
+  for (const std::string& name : all_matrix_ways) {
     if (std::find(arguments.ways.begin(), arguments.ways.end(), name) == arguments.ways.end()) continue;
     if (isatty(2))
-      std::fprintf(stderr, "fairlead matrix: measuring %zu pairs by %s\n", gpus * (gpus - 1) / 2, name);
-    findings.ways.push_back(std::string(name) == "mpi" ? measure_messages(arguments, gpus, &about)
-                                                       : measure_copies(arguments, name, gpus));
+      std::fprintf(stderr, "fairlead matrix: measuring %zu pairs by %s\n", gpus * (gpus - 1) / 2,
+                   name.c_str());
+    findings.ways.push_back(measure(arguments, name, gpus, &about));
   }
   findings.advice = advice_from(findings.ways, gpus);
 

@@ -31,12 +31,20 @@ struct Way {
   std::string title;  // "messages with Fairlead on Open MPI v4.1.4"
   Grid<PairValues> pairs;
   std::string why_not;  // why it was not measured; "" where it was
+  std::string latency_by,
+      bandwidth_by;  // what carries copies of that size: "SDMA"; "" where the title says it
 };
 
 // In ranks, one on each GPU. `about` is what the ranks' report says of itself.
-Way measure_messages(const BenchArguments& arguments, size_t gpus, Json* about);
+Way measure_messages(const BenchArguments& arguments, const std::string& name, size_t gpus, Json* about);
 // In this process, by the driver's copies ("engine") or by kernels ("kernel").
 Way measure_copies(const BenchArguments& arguments, const std::string& name, size_t gpus);
+// The driver's copies in another process, which reads the variables of the driver anew.
+Way measure_copies_elsewhere(const BenchArguments& arguments, const std::string& name, size_t gpus);
+
+// Variables of AMD's driver that decide whether it copies by SDMA or by a kernel: recorded with what was
+// measured.
+inline constexpr const char* sdma_settings[] = {"HSA_ENABLE_SDMA", "HSA_ENABLE_PEER_SDMA"};
 
 struct Findings {
   std::vector<GpuPlace> gpus;

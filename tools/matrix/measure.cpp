@@ -6,7 +6,10 @@
 #include <fairlead/device.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "bench/buffer.h"
 #include "bench/device_copy.h"
@@ -26,9 +29,58 @@ Distribution read_distribution(const Json& json) {
   return {of("mean"), of("min"), of("p1"), of("p25"), of("p50"), of("p75"), of("p99"), of("max")};
 }
 
-std::string title_of(const std::string& provider, bool by_kernel) {
-  if (by_kernel) return provider == "rocm" ? "kernel on compute units" : "kernel on SMs";
-  return provider == "rocm" ? "driver's copy (SDMA)" : "driver's copy (copy engine)";
+uint64_t kibibytes(const char* variable, uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return 1024 * (text ? std::strtoull(text, nullptr, 10) : otherwise);
+}
+
+bool is_zero(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text && std::string_view(text) == "0";
+}
+
+// What carries the driver's copy of so many bytes between two GPUs of a process: AMD's takes SDMA beyond a
+// size, unless it is forbidden (clr: KernelBlitManager::copyBuffer; ROCr: GpuAgent::GetBlitObject).
+std::string carrier_of(const std::string& provider, uint64_t bytes) {
+  if (provider != "rocm") return "copy engine";
+  const uint64_t up_to =
+      std::max(kibibytes("ROC_P2P_SDMA_SIZE", 1024), kibibytes("GPU_FORCE_BLIT_COPY_SIZE", 16));
+  const bool forbidden = std::any_of(std::begin(sdma_settings), std::end(sdma_settings), is_zero);
+  return forbidden || bytes <= up_to ? "blit kernel" : "SDMA";
+}
+
+// Of what a process measured that reports in JSON, whose rows these are.
+void read_pairs(const Json& rows, Way* way) {
+  for (const Json& row : rows) {
+    PairValues& values = way->pairs.at(row["from"].get<size_t>(), row["to"].get<size_t>());
+    values.latency_us = read_distribution(row["latency_us"]);
+    values.one_way_mb_s = read_distribution(row["bandwidth_mb_s"]);
+    values.both_ways_mb_s = read_distribution(row["both_ways_mb_s"]);
+    values.valid = row.value("valid", true);
+  }
+}
+
+// The report of this tool as another process, with the words that ask for the same measurements.
+Json report_of(const BenchArguments& arguments, const std::string& name, Words command) {
+  auto add = [&](const Words& words) { command.insert(command.end(), words.begin(), words.end()); };
+  add({"--json", "-", "-m", fmt::format("{}:{}", arguments.smallest, arguments.largest), "-W",
+       std::to_string(arguments.window)});
+  if (arguments.iterations >= 0) add({"-i", std::to_string(arguments.iterations)});
+  if (arguments.warmup >= 0) add({"-x", std::to_string(arguments.warmup)});
+  if (!arguments.device.empty()) add({"-d", arguments.device});
+  if (arguments.validate) add({"-c"});
+  std::vector<std::pair<std::string, std::string>> variables;
+  if (name.ends_with("-blit")) variables.emplace_back("HSA_ENABLE_SDMA", "0");
+  const Captured captured = capture(command, Stderr::pass, variables);
+  Json report = Json::parse(captured.output, nullptr, false);
+  const bool wrong_bytes = captured.status == exit_problem && !report.is_discarded();
+  if ((captured.status != 0 && !wrong_bytes) || report.is_discarded())
+    throw Failure(
+        captured.status == exit_cannot_run ? exit_cannot_run : exit_problem,
+        fmt::format("this run failed with exit code {}: {}; see `fairlead doctor`, or leave messages out by "
+                    "--way engine --way kernel",
+                    captured.status, shell_line(command)));
+  return report;
 }
 
 // What one device sends and receives.
@@ -142,59 +194,46 @@ class Copies {
 
 }  // namespace
 
-Way measure_messages(const BenchArguments& arguments, size_t gpus, Json* about) {
-  Way way{.name = "mpi", .title = "", .pairs = Grid<PairValues>(gpus), .why_not = ""};
+Way measure_messages(const BenchArguments& arguments, const std::string& name, size_t gpus, Json* about) {
+  Way way{name, "", Grid<PairValues>(gpus), "", "", ""};
   if (bench_abis().empty()) {
     way.why_not = "this Fairlead was built without an MPI";
     return way;
   }
-  Words command = {own_path(),
-                   "bench",
-                   "all_pairs",
-                   "-n",
-                   std::to_string(gpus),
-                   "--json",
-                   "-",
-                   "-m",
-                   fmt::format("{}:{}", arguments.smallest, arguments.largest),
-                   "-W",
-                   std::to_string(arguments.window)};
-  auto add = [&](const Words& words) { command.insert(command.end(), words.begin(), words.end()); };
-  if (arguments.iterations >= 0) add({"-i", std::to_string(arguments.iterations)});
-  if (arguments.warmup >= 0) add({"-x", std::to_string(arguments.warmup)});
-  if (!arguments.mpi.empty()) add({"--mpi", arguments.mpi});
-  if (!arguments.device.empty()) add({"-d", arguments.device});
-  if (arguments.validate) add({"-c"});
-  if (!arguments.preload) add({"--no-preload"});
-  Captured captured = capture(command, Stderr::pass);
-  *about = Json::parse(captured.output, nullptr, false);
-  bool wrong_bytes = captured.status == exit_problem && !about->is_discarded();
-  if ((captured.status != 0 && !wrong_bytes) || about->is_discarded())
-    throw Failure(
-        captured.status == exit_cannot_run ? exit_cannot_run : exit_problem,
-        fmt::format("this run failed with exit code {}: {}; see `fairlead doctor`, or leave messages out by "
-                    "--way engine --way kernel",
-                    captured.status, shell_line(command)));
-  way.title =
-      fmt::format("messages, {} on {}", (*about)["preloaded"].get<bool>() ? "Fairlead" : "no Fairlead",
-                  (*about)["mpi"]["library"].get<std::string>());
-  for (const Json& row : (*about)["results"]) {
-    PairValues& values = way.pairs.at(row["from"].get<size_t>(), row["to"].get<size_t>());
-    values.latency_us = read_distribution(row["latency_us"]);
-    values.one_way_mb_s = read_distribution(row["bandwidth_mb_s"]);
-    values.both_ways_mb_s = read_distribution(row["both_ways_mb_s"]);
-    values.valid = row.value("valid", true);
-  }
+  Words command = {own_path(), "bench", "all_pairs", "-n", std::to_string(gpus)};
+  if (!arguments.mpi.empty()) command.insert(command.end(), {"--mpi", arguments.mpi});
+  if (!arguments.preload) command.push_back("--no-preload");
+  *about = report_of(arguments, name, command);
+  way.title = fmt::format("messages{}, {} on {}", name == "mpi" ? "" : " by blit kernels",
+                          (*about)["preloaded"].get<bool>() ? "Fairlead" : "no Fairlead",
+                          (*about)["mpi"]["library"].get<std::string>());
+  read_pairs((*about)["results"], &way);
+  return way;
+}
+
+Way measure_copies_elsewhere(const BenchArguments& arguments, const std::string& name, size_t gpus) {
+  const Json report = report_of(arguments, name, {own_path(), "matrix", "--way", "engine"});
+  const Json& told = report["ways"][0];
+  Way way{name,
+          "driver's copy",
+          Grid<PairValues>(gpus),
+          told.value("why_not", ""),
+          told["latency_by"],
+          told["bandwidth_by"]};
+  read_pairs(report["results"], &way);
   return way;
 }
 
 Way measure_copies(const BenchArguments& arguments, const std::string& name, size_t gpus) {
   Runtime* runtime = runtime_with_devices(arguments);
   const bool by_kernel = name == "kernel";
-  Way way{.name = name,
-          .title = title_of(runtime->name(), by_kernel),
-          .pairs = Grid<PairValues>(gpus),
-          .why_not = ""};
+  const std::string provider = runtime->name();
+  Way way{name, "driver's copy", Grid<PairValues>(gpus), "", "", ""};
+  if (by_kernel)
+    way.title = provider == "rocm" ? "kernel on compute units" : "kernel on SMs";
+  else
+    way.latency_by = carrier_of(provider, arguments.smallest),
+    way.bandwidth_by = carrier_of(provider, arguments.largest);
   // Each GPU loads the kernel here: not while it has work, which waits for that.
   for (size_t device = 0; by_kernel && device < gpus; ++device)
     if (!kernels::copies_available(static_cast<int>(device))) {

@@ -2,6 +2,8 @@
 
 #include "run/gpu_aware.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "base/options.h"
@@ -40,6 +42,12 @@ bool may_be_cray(const Program& program) {
          std::getenv("CRAY_MPICH_DIR");
 }
 
+// The kernel's own amdgpu lacks the calls of the older one of ROCm's two ways to share memory, its default before 7.2.
+// That of AMD's packages has them, and a version.
+bool driver_is_the_kernels() {
+  return access("/sys/module/amdgpu", F_OK) == 0 && access("/sys/module/amdgpu/version", F_OK) != 0;
+}
+
 }  // namespace
 
 std::map<std::string, std::string> gpu_aware_variables(const Program& program, const std::string& abi) {
@@ -52,6 +60,9 @@ std::map<std::string, std::string> gpu_aware_variables(const Program& program, c
         !std::getenv(answer.variable))
       variables[answer.variable] = answer.value;
   }
+  constexpr const char* older_ipc = "HSA_ENABLE_IPC_MODE_LEGACY";
+  if (runtime->name() == std::string("rocm") && driver_is_the_kernels() && !std::getenv(older_ipc))
+    variables[older_ipc] = "0";
   // Folders are put before those that the variables have.
   auto prepend = [&](const char* variable, const std::string& folder) {
     const char* others = std::getenv(variable);

@@ -102,13 +102,19 @@ class DriverRuntime : public Runtime {
     return error;
   }
 
-  bool has_peer_atomics(int device, int peer) override {
-    int possible = 0;
-    return device == peer ||
-           (check_device(device) == Error::none && check_device(peer) == Error::none && api_.peer_attribute &&
-            call(api_.peer_attribute, &possible, int{Abi::peer_atomics}, devices_[device], devices_[peer]) ==
-                Error::none &&
-            possible);
+  bool has_peer_atomics(int device, const DeviceInfo& peer) override {
+    int count = 0, possible = 0;
+    if (check_device(device) != Error::none || device_count(&count) != Error::none) return false;
+    for (int one = 0; one < count; ++one) {
+      DeviceInfo info{};
+      if (device_info(one, &info) != Error::none || std::memcmp(info.uuid, peer.uuid, sizeof info.uuid) != 0)
+        continue;
+      return one == device || (check_device(one) == Error::none && api_.peer_attribute &&
+                               call(api_.peer_attribute, &possible, int{Abi::peer_atomics}, devices_[device],
+                                    devices_[one]) == Error::none &&
+                               possible);
+    }
+    return has_atomics_with_hidden(device, peer);
   }
 
   Error enable_peer(int device, int peer) override {
@@ -426,6 +432,8 @@ class DriverRuntime : public Runtime {
   virtual Error query_driver(const void* address, Allocation* found) = 0;
   // The functions below run while the right device is current.
   virtual Error enable_peer_of_current(int peer) = 0;
+
+  virtual bool has_atomics_with_hidden(int, const DeviceInfo&) { return false; }
   virtual Error copy_on(void* to, const void* from, size_t bytes, typename Abi::Stream stream) = 0;
   virtual Error copy_now_on(void* to, const void* from, size_t bytes) = 0;
   virtual Error copy_batch_on(const CopyItem* items, size_t count, typename Abi::Stream stream) {

@@ -237,6 +237,15 @@ class Hip : public OrderedRuntime<HipAbi> {
     return outcome(api_.enable_peer.symbol, result);
   }
 
+  // The kernel's table of links has all GPUs. HIP's answer for visible ones follows from it, too.
+  bool has_atomics_with_hidden(int device, const DeviceInfo& peer) override {
+    DeviceInfo info{};
+    if (device_info(device, &info) != Error::none) return false;
+    const std::vector<KfdGpu> gpus = read_kfd_topology();
+    const KfdGpu *here = kfd_gpu_at(gpus, info.pci), *there = kfd_gpu_at(gpus, peer.pci);
+    return here && there && here->link_to(*there).atomics && there->link_to(*here).atomics;
+  }
+
   Error copy_on(void* to, const void* from, size_t bytes, HipAbi::Stream stream) override {
     return call(api_.copy, to, from, bytes, int{HipAbi::copy_default}, stream);
   }

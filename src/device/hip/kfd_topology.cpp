@@ -22,6 +22,9 @@ constexpr uint64_t type_pcie = 2, type_xgmi = 11;
 // + 15 + 13 to another package.
 constexpr uint64_t weight_of_hop = 15, weight_in_package = 13;
 
+// CRAT_IOLINK_FLAGS_NO_ATOMICS_32_BIT and _64_BIT
+constexpr uint64_t flags_no_atomics = 4 | 8;
+
 // Each line is "name value"; values are decimal.
 using Properties = std::map<std::string, uint64_t>;
 
@@ -63,6 +66,7 @@ KfdLink link_of(const Properties& properties) {
     link.kind = KfdLinkKind::pcie;
   } else if (value("type") == type_xgmi) {
     link.kind = weight == weight_in_package ? KfdLinkKind::package : KfdLinkKind::xgmi;
+    link.atomics = !(value("flags") & flags_no_atomics);
     link.hops = static_cast<int>(std::max<uint64_t>(weight / weight_of_hop, 1));
     if (weight % weight_of_hop) link.hops = 1;
     if (least && link.kind == KfdLinkKind::xgmi) link.links = static_cast<int>(most / least);
@@ -107,6 +111,8 @@ std::vector<KfdGpu> read_kfd_topology(const std::string& root, const SysFiles& f
     gpu.pci = pci_of(properties["domain"], properties["location_id"]);
     gpu.target = target_of(version / 10000, version / 100 % 100, version % 100);
     gpu.serial = properties["unique_id"];
+    gpu.render = static_cast<int>(properties["drm_render_minor"]);
+    gpu.id = std::strtoull(files.read(node + "/gpu_id").c_str(), nullptr, 10);
     for (const char* kind : {"/io_links", "/p2p_links"}) {
       if (detail == KfdDetail::gpus) break;
       for (const std::string& link : files.list(node + kind))

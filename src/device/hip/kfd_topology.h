@@ -23,13 +23,16 @@ enum class KfdLinkKind : uint8_t {
 struct KfdLink {
   int node = -1;  // the GPU at the other end
   KfdLinkKind kind = KfdLinkKind::none;
-  int hops = 1;     // for XGMI
-  int links = 0;    // parallel links; 0 if the driver does not report them
-  double gb_s = 0;  // of all links together; 0 if the driver does not report it
+  int hops = 1;          // for XGMI
+  int links = 0;         // parallel links; 0 if the driver does not report them
+  double gb_s = 0;       // of all links together; 0 if the driver does not report it
+  bool atomics = false;  // kernels of both may change words of either; never over PCIe
 };
 
 struct KfdGpu {
   int node = -1;
+  uint64_t id = 0;     // by which the driver names it in other files
+  int render = 0;      // of its device file /dev/dri/renderD128
   std::string pci;     // "0000:c1:00.0", as HIP prints it; the function number is the partition
   std::string target;  // "gfx90a"
   uint64_t serial = 0;

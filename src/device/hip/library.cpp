@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,6 @@
 
 namespace fairlead::device {
 namespace {
-
-constexpr const char* file_name = "libamdhip64.so";
 
 // Returns whether the file itself is missing, rather than a library that it depends on.
 bool is_missing(const std::string& file, const std::string& error) {
@@ -48,12 +47,11 @@ void* loaded_hip() {
 void* open_hip(std::string* why_not) {
   if (void* library = loaded_hip()) return library;
   why_not->clear();
-  // The unversioned name is a development link, which may point to any release.
-  for (const char* file :
-       {"libamdhip64.so.10", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", file_name}) {
+  for (const char* file : hip_library_names) {
     if (void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL)) return library;
     const std::string error = dlerror();
-    if (why_not->empty() && (file == file_name || !is_missing(file, error))) *why_not = error;
+    const bool last = file == *std::rbegin(hip_library_names);
+    if (why_not->empty() && (last || !is_missing(file, error))) *why_not = error;
   }
   return nullptr;
 }

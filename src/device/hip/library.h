@@ -10,6 +10,10 @@
 
 namespace fairlead::device {
 
+// The newest first. The name without a number is a development link, which may point to any release.
+inline constexpr const char* hip_library_names[] = {"libamdhip64.so.10", "libamdhip64.so.7",
+                                                    "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"};
+
 // Returns a handle of the loaded runtime, or null. If there are several, returns the one that the program's
 // symbol lookup finds; the log names all of them.
 void* loaded_hip();

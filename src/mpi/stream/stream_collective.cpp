@@ -65,19 +65,6 @@ bool copies_available(int device) {
   return true;
 }
 
-// Between a device and one that may have another number in this process.
-bool has_atomics(int device, const uint8_t (&peer)[16]) {
-  device::Runtime* gpu = device::runtime();
-  int count = 0;
-  (void)gpu->device_count(&count);
-  for (int one = 0; one < count; ++one) {
-    device::DeviceInfo info{};
-    if (gpu->device_info(one, &info) == Error::none && std::ranges::equal(info.uuid, peer))
-      return gpu->has_peer_atomics(device, one);
-  }
-  return false;
-}
-
 uint64_t available_reductions(int device) {
   uint64_t found = 0;
   for (ReduceOp op : ops)
@@ -407,7 +394,7 @@ StreamCollective::~StreamCollective() {
 struct StreamCollective::Offer {
   const char* why_not;  // null: it can take part; means nothing to others
   int32_t device;
-  uint8_t uuid[16];  // of the device
+  device::DeviceInfo info;
   uint64_t most, reductions;
   device::RemoteMemory scratch;
   int8_t blocks;                  // that it sends to or receives from its neighbours; -1: too many
@@ -427,9 +414,8 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   if (!node || !together) return cannot("not all ranks are on this node");
   if (!options().ipc || most_ == 0) return cannot("it is switched off");
   if (!copies_available(device_)) return cannot("no kernel can be loaded now");
-  device::DeviceInfo info{};
-  if (device::runtime()->device_info(device_, &info) != Error::none) return cannot("its GPU is not known");
-  std::ranges::copy(info.uuid, offer->uuid);
+  if (device::runtime()->device_info(device_, &offer->info) != Error::none)
+    return cannot("its GPU is not known");
   offer->device = device_;
   offer->most = most_;
   offer->reductions = available_reductions(device_);
@@ -480,7 +466,7 @@ const char* StreamCollective::join(const std::vector<Offer>& offers) {
                          &mapped_[rank]) != node::Reason::none ||
         device != device_)
       return "a GPU cannot access the memory of another one";
-    if (!has_atomics(device_, offers[rank].uuid))
+    if (!device::runtime()->has_peer_atomics(device_, offers[rank].info))
       return "two GPUs have no atomic operations on each other's memory, or do not see each other";
     scratches_[rank] = static_cast<char*>(mapped_[rank].address());
     given_.push_back(&reinterpret_cast<Header*>(scratches_[rank])->given[me_]);

@@ -174,8 +174,9 @@ SHIM int hipDeviceGetAttribute(int* value, int attribute, int device) {
   }
 }
 SHIM int hipDeviceGetP2PAttribute(int* value, int attribute, int device, int peer) {
-  const int code = begin();
-  if (!code) *value = attribute == HipAbi::peer_atomics && backend()->has_peer_atomics(device, peer);
+  fairlead::device::DeviceInfo info{};
+  const int code = describe(peer, &info);
+  if (!code) *value = attribute == HipAbi::peer_atomics && backend()->has_peer_atomics(device, info);
   return code;
 }
 SHIM int hipDeviceCanAccessPeer(int* possible, int device, int peer) {

@@ -121,6 +121,8 @@ void take_device(Rank& me) {
     return report(me, step_device, false,
                   fmt::format("cannot use GPU {}: {}", device, fairlead_device_error_text()));
   me.device = device;
+  const bool simulated = provider == std::string("sim");
+  report(me, step_real, !simulated, device::why_simulated());
   std::string pci = fairlead_device_pci(device);
   report(me, step_device, true,
          fmt::format("sees {} GPU{}, takes {}: {}{}{}", count, count == 1 ? "" : "s", device,

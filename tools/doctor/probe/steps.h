@@ -17,6 +17,7 @@ inline constexpr char step_query[] = "query";      // good: MPI says of itself t
 inline constexpr char step_library[] = "library";  // the MPI that was loaded
 inline constexpr char step_namespaces[] = "namespaces";  // this rank's, as the kernel numbers them
 inline constexpr char step_device[] = "device";          // good: a GPU was taken
+inline constexpr char step_real[] = "real";  // good: not a simulated one; else why, "" if it was demanded
 inline constexpr char step_host[] = "host to host";
 inline constexpr char step_ipc[] = "ipc";  // good: this rank read the other's device memory
 // One for each pair of kinds of memory, sender's first; good: the right bytes arrived in this rank.
