@@ -5,7 +5,12 @@
 
 #pragma once
 
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 namespace fairlead::device {
 
@@ -17,6 +22,23 @@ inline const char* vendor_of_gpu(std::string_view modalias) {
   const bool controller = has("bc03sc02") || has("bc03sc80") || has("bc12sc00");
   if (has("v000010DE") && (controller || has("bc03sc00"))) return "NVIDIA";
   return has("v00001002") && controller ? "AMD" : "";
+}
+
+// What to say where no GPU can be used: "2 NVIDIA GPUs are on the PCI bus, but cannot be used", or that there
+// is none.
+inline std::string words_for_unusable_gpus() {
+  std::map<std::string, int> gpus;
+  std::error_code error;
+  for (const auto& device : std::filesystem::directory_iterator("/sys/bus/pci/devices", error)) {
+    std::string modalias;
+    std::getline(std::ifstream(device.path() / "modalias"), modalias);
+    if (const std::string vendor = vendor_of_gpu(modalias); !vendor.empty()) ++gpus[vendor];
+  }
+  if (gpus.empty()) return "no GPU here";
+  const auto& [vendor, count] = *gpus.rbegin();
+  return std::to_string(count) + " " + vendor +
+         (count == 1 ? " GPU is on the PCI bus, but cannot" : " GPUs are on the PCI bus, but cannot") +
+         " be used";
 }
 
 }  // namespace fairlead::device

@@ -4,9 +4,6 @@
 // provider has none. Also contains the names of the contract's enumerators.
 
 #include <atomic>
-#include <filesystem>
-#include <fstream>
-#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -44,23 +41,6 @@ Runtime* demand(Make make, const char* name, const char* remedy) {
 const char* no_cuda = "";
 std::string no_rocm;
 
-// "2 NVIDIA GPUs are on the PCI bus, but cannot be used", "no GPU here"
-std::string what_is_here() {
-  const std::string devices = "/sys/bus/pci/devices";
-  std::map<std::string, int> gpus;
-  std::error_code error;
-  for (const auto& device : std::filesystem::directory_iterator(devices, error)) {
-    std::string modalias;
-    std::getline(std::ifstream(device.path() / "modalias"), modalias);
-    if (const std::string vendor = vendor_of_gpu(modalias); !vendor.empty()) ++gpus[vendor];
-  }
-  if (gpus.empty()) return "no GPU here";
-  const auto& [vendor, count] = *gpus.rbegin();
-  return std::to_string(count) + " " + vendor +
-         (count == 1 ? " GPU is on the PCI bus, but cannot" : " GPUs are on the PCI bus, but cannot") +
-         " be used";
-}
-
 // Results on simulated GPUs must not pass for those of real ones. One rank warns for all, since a job that
 // got no GPUs usually got them on no node. Programs that use no GPU need not know.
 void warn_of_simulation() {
@@ -72,7 +52,7 @@ void warn_of_simulation() {
   log_line(level,
            "%s, so GPUs are simulated and times mean nothing: %s; FAIRLEAD_DEVICE=sim simulates them without "
            "this line",
-           what_is_here().c_str(), why_simulated().c_str());
+           words_for_unusable_gpus().c_str(), why_simulated().c_str());
 }
 
 constexpr const char* rocm_remedy = "check that rocminfo lists a GPU and HIP_VISIBLE_DEVICES shows it";

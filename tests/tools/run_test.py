@@ -344,6 +344,25 @@ class Ranks(ToolTest):
                 self.assertEqual(result.stderr.count(says), 1, result.stderr)
             self.assertNotIn(says, self.succeeds("run", "-n", 2, "--sim", 2, example(abi), **none).stderr)
 
+    def test_gpus_that_cannot_be_used_are_named(self):
+        """On the PCI bus, and without a driver."""
+        on_bus = ["unshare", "--mount", "sh", "-c", """mount -t tmpfs none /sys/bus/pci/devices || exit 77
+for gpu in 0 1; do
+  mkdir /sys/bus/pci/devices/0000:c$gpu:00.0
+  echo pci:v00001002d000074A1sv00001002sd000074A1bc12sc00i00 >/sys/bus/pci/devices/0000:c$gpu:00.0/modalias
+done
+exec "$@" """, "sh"]
+        if os.geteuid() != 0 or subprocess.run([*on_bus, "true"], capture_output=True).returncode != 0:
+            self.skipTest("needs root, and a mount namespace")
+        none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
+        says = "2 AMD GPUs are on the PCI bus, but cannot be used"
+        for abi in [*filter(has_library, MPIS)][:1]:
+            result = fairlead("run", "-n", 2, example(abi), 1000, launcher=on_bus, **none)
+            self.assertEqual((result.returncode, result.stderr.count(says + ", so GPUs are simulated")), (0, 1), result)
+            self.assertIn("no ROCm (", result.stderr)
+            result = fairlead("bench", "latency", "--mpi", abi, launcher=on_bus, **none)
+            self.assertEqual((result.returncode, result.stderr.count(says + " (")), (77, 1), result)
+
     def test_variables_are_complained_of_once(self):
         """Though `fairlead exec` and the library in the program that it becomes read the same ones."""
         for abi in [*filter(has_library, MPIS)][:1]:

@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "common/command_line.h"
 #include "common/files.h"
+#include "device/pci_gpu.h"
 #include "device/runtime.h"
 
 namespace fairlead::tools {
@@ -262,8 +263,8 @@ void require_gpu(const BenchArguments& arguments, bool needs_device) {
       "{}{}: {}", arguments.name_in_refusals(),
       nccl ? "--via nccl: NCCL needs CUDA or ROCm GPUs"
            : fmt::format(
-                 "no {}GPU here ({} or FAIRLEAD_DEVICE=sim simulates GPUs, with times that mean nothing{})",
-                 wanted == "auto" ? "" : wanted + " ",
+                 "{} ({} or FAIRLEAD_DEVICE=sim simulates GPUs, with times that mean nothing{})",
+                 wanted == "auto" ? device::words_for_unusable_gpus() : fmt::format("no {} GPU here", wanted),
                  arguments.kind->id == Benchmark::matrix ? "--sim 4" : "--sim N", how_to_get_gpus()),
       why));
 }
