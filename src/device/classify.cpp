@@ -127,7 +127,7 @@ bool detail::found_to_be_host(uintptr_t address) {
 Allocation classify(const void* address) {
   Allocation allocation;
   Runtime* gpu = runtime();
-  if (gpu && gpu->in_use()) gpu->query(address, &allocation);
+  if (gpu) gpu->query(address, &allocation);
   if (allocation.kind == MemoryKind::managed && options().managed == "device")
     allocation.kind = MemoryKind::device;
   if (allocation.kind == MemoryKind::device) {

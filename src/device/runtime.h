@@ -210,15 +210,20 @@ class Runtime {
   virtual void* native(Stream stream) const = 0;  // cudaStream_t, hipStream_t
   virtual Error synchronize_stream(Stream stream) = 0;
   virtual Error query_stream(Stream stream) = 0;  // Error::none or Error::not_ready
-  // The same for all work of the application on this device: in the default stream and in the streams that
-  // synchronise with it. Drivers give no access to the application's other streams, nor to contexts other
-  // than the primary one. Waits for nothing and creates no context.
+  // The same for all work of the application on this device that the driver tells of without submitting any:
+  // with CUDA that of the default stream and of the streams that synchronise with it, with ROCm that of the
+  // default stream, before 6.3 none (Error::not_supported). Drivers give no access to the application's other
+  // streams, nor to contexts other than the primary one. Waits for nothing and creates no context.
   virtual Error query_application(int device) = 0;
   // The same for all work on this device, including the library's, if the driver can tell; otherwise
   // equivalent to query_application(). Takes up to 20 microseconds. Also Error::not_ready if the driver may
   // not be asked now. If it can tell, it invalidates captures in streams that do not synchronise with the
   // default stream; after it has done so, it is not asked for a second, then for two, four, up to 64.
+  // ROCm returns Error::not_supported: Error::none must mean that a call which waits for the device returns.
   virtual Error query_device(int device) { return query_application(device); }
+  // May a kernel be loaded, and launched for the first time, now? Error::none: that waits for no work of the
+  // application. Only CUDA waits for the device then.
+  virtual Error query_loading(int device) { return query_device(device); }
   virtual bool queries_all_streams() const { return false; }  // can the driver tell?
   // Returns how many copy streams run in parallel without disturbing the application's work.
   virtual int copy_streams() const { return 4; }
@@ -301,6 +306,8 @@ class Runtime {
   // after it was freed and allocated again. Handles that differ in one 64-bit word only, which is the length
   // of each allocation, denote allocations that began at the same place of one block (seen with driver 580).
   virtual bool ipc_handles_tell_memory() const { return true; }
+  // May copies of device memory write to this mapping of another process's memory? Kernels always may.
+  virtual bool copies_may_write(const void*) { return true; }
   // `file` is a descriptor of the same file, or -1; the caller keeps ownership. The mapping is valid for work
   // on `device`; another device needs an import of its own.
   virtual Error ipc_import(int device, const IpcHandle& handle, int file, void** base) = 0;

@@ -185,7 +185,7 @@ Error KernelRun::poll() {
 // The first launch in a stream makes something, too (cuda.cpp), so one kernel runs here.
 void prepare_kernel_runs(int device) {
   (void)moves_run_on(device);
-  if (!copies_run_on(device) || device::runtime()->query_device(device) != Error::none) return;
+  if (!copies_run_on(device) || device::runtime()->query_loading(device) != Error::none) return;
   uint32_t* const unused = context_of(device).counters + places - 1;
   const device::CopyItem item{unused, unused, sizeof *unused};
   KernelRun run;

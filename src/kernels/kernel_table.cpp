@@ -87,7 +87,7 @@ class KernelTable {
     later.failures = known_of(key).failures;
     const device::WaitingCalls::Permission permission;
     if (!permission) return later;
-    known.outcome = device::runtime()->query_device(device);
+    known.outcome = device::runtime()->query_loading(device);
     if (known.outcome != Error::none) return later;
     const std::vector<device::CodeImage>& code = code_of(images);
     known.outcome =

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include "device/ipc_registry.h"
 #include "device/runtime.h"
 #include "device_runtime_kernel.h"
+#include "kernels/kernel_run.h"
 
 namespace fairlead::device {
 namespace {
@@ -57,6 +59,23 @@ bool shares_virtual_memory() {
 
 constexpr size_t bytes = 100000;
 
+// Loading code on a device makes it one that the process uses. The first case, because others use device 1.
+TEST(hostile_rocm, devices_that_the_program_does_not_use_are_left_alone) {
+  int count = 0;
+  ASSERT_SUCCESS(gpu().device_count(&count));
+  if (count < 2) GTEST_SKIP() << "one device";
+  void* memory = nullptr;
+  ASSERT_SUCCESS(gpu().allocate(0, bytes, &memory));
+  EXPECT_TRUE(gpu().has_context(0));
+  { kernels::EarlyLoading loading; }
+  DeviceInfo info{};
+  ASSERT_SUCCESS(gpu().device_info(1, &info));
+  EXPECT_EQ(gpu().query_application(1), Error::none);
+  ASSERT_SUCCESS(gpu().synchronize(1));
+  EXPECT_FALSE(gpu().has_context(1));
+  ASSERT_SUCCESS(gpu().free(memory));
+}
+
 TEST(hostile_rocm, ordinary_memory_has_a_handle_or_is_refused) {
   void* memory = nullptr;
   ASSERT_SUCCESS(gpu().allocate(0, bytes, &memory));
@@ -92,6 +111,60 @@ TEST(hostile_rocm, virtual_memory_has_no_handle) {
     if (file >= 0) close(file);
     ASSERT_SUCCESS(gpu().free(memory));
   }
+}
+
+// A host MPI may register ordinary memory by functions that know no other.
+TEST(hostile_rocm, only_memory_of_hipMalloc_is_ordinary) {
+  for (auto allocate : {&Runtime::allocate, &Runtime::allocate_managed, &Runtime::allocate_virtual,
+                        &Runtime::allocate_from_pool}) {
+    void* memory = nullptr;
+    Error error = (gpu().*allocate)(0, bytes, &memory);
+    if (error == Error::not_supported) continue;
+    ASSERT_EQ(error, Error::none) << words(error);
+    Allocation allocation;
+    ASSERT_SUCCESS(gpu().query(memory, &allocation));
+    // A real ROCm may make its pools of ordinary memory.
+    if (allocate != &Runtime::allocate_from_pool || std::getenv("TEST_ROCM_FAULTS")) {
+      EXPECT_EQ(allocation.ordinary, allocate == &Runtime::allocate);
+    }
+    ASSERT_SUCCESS(gpu().free(memory));
+  }
+}
+
+// HIP describes it as an object that spans the address space, on device 0.
+TEST(hostile_rocm, memory_of_rocr_is_described_by_rocr) {
+  if (!std::getenv("TEST_ROCM_FAULTS")) GTEST_SKIP() << "nobody allocates it";
+  auto allocate = hip<int(int, size_t, void**)>("hostile_rocr_allocate");
+  auto release = hip<int(void*)>("hostile_rocr_free");
+  int count = 0;
+  ASSERT_SUCCESS(gpu().device_count(&count));
+  // GPUs that share an address are not told apart.
+  const int device = has_fault("partitions") ? 0 : count - 1;
+  void* memory = nullptr;
+  ASSERT_EQ(allocate(device, bytes, &memory), 0);
+  Allocation found;
+  ASSERT_SUCCESS(gpu().query(static_cast<char*>(memory) + 1000, &found));
+  EXPECT_EQ(found.kind, MemoryKind::device);
+  EXPECT_EQ(found.device, device);
+  EXPECT_EQ(found.base, reinterpret_cast<uintptr_t>(memory));
+  EXPECT_GE(found.size, bytes);
+  EXPECT_LT(found.size, 2 * bytes);
+  EXPECT_FALSE(found.exportable);
+  EXPECT_FALSE(found.ordinary);
+  Stream stream = nullptr;
+  int sent = 4711, received = 0;
+  ASSERT_SUCCESS(gpu().create_stream(device, &stream));
+  ASSERT_SUCCESS(gpu().copy(memory, &sent, sizeof sent, stream));
+  ASSERT_SUCCESS(gpu().copy(&received, memory, sizeof received, stream));
+  ASSERT_SUCCESS(gpu().synchronize_stream(stream));
+  EXPECT_EQ(received, sent);
+  ASSERT_SUCCESS(gpu().destroy_stream(stream));
+  EXPECT_EQ(release(memory), 0);
+
+  ASSERT_EQ(allocate(-1, bytes, &memory), 0);
+  ASSERT_SUCCESS(gpu().query(memory, &found));
+  EXPECT_EQ(found.kind, MemoryKind::pinned);
+  EXPECT_EQ(release(memory), 0);
 }
 
 // Each message asks for the memory, whether or not it can be exported.
@@ -157,10 +230,10 @@ TEST(hostile_rocm, exports_take_no_reference_of_the_programs) {
   EXPECT_EQ(unreserve(address, granule), 0);
 }
 
-// A kernel of the program's that waits for the CPU, in as many streams as there are queues of a priority.
+// A kernel of the program's that waits for the CPU, in so many streams; a priority has four queues.
 class BusyProgram {
  public:
-  BusyProgram() {
+  explicit BusyProgram(size_t streams = 4) : streams_(streams) {
     static const std::vector<CodeImage> images = test::kernel_images();
     EXPECT_EQ(gpu().allocate_pinned(sizeof *over_, reinterpret_cast<void**>(const_cast<int**>(&over_))),
               Error::none);
@@ -181,12 +254,41 @@ class BusyProgram {
     EXPECT_EQ(gpu().free_pinned(const_cast<int*>(over_)), Error::none);
   }
   void end() { *over_ = 1; }
-  bool runs() const { return gpu().query_application(0) == Error::not_ready; }
+  bool runs() const {
+    return std::ranges::all_of(streams_,
+                               [](Stream stream) { return gpu().query_stream(stream) == Error::not_ready; });
+  }
 
  private:
   volatile int* over_ = nullptr;
-  Stream streams_[4] = {};
+  std::vector<Stream> streams_;
 };
+
+// A marker in the default stream would wait for the program's kernel, and the stream for the marker: this
+// would hang.
+TEST(hostile_rocm, questions_do_not_make_the_programs_streams_wait_for_each_other) {
+  void* memory = nullptr;
+  ASSERT_SUCCESS(gpu().allocate(0, bytes, &memory));
+  {
+    BusyProgram program(1);
+    Stream stream = nullptr;
+    ASSERT_SUCCESS(gpu().create_stream(0, &stream, StreamKind::application));
+    ASSERT_SUCCESS(gpu().fill(memory, 1, bytes, stream));
+    gpu().query_application(0);
+    EXPECT_NE(gpu().query_device(0), Error::none);
+    ASSERT_SUCCESS(gpu().fill(memory, 2, bytes, stream));
+    ASSERT_SUCCESS(gpu().synchronize_stream(stream));
+    EXPECT_TRUE(program.runs());
+    ASSERT_SUCCESS(gpu().destroy_stream(stream));
+  }
+  ASSERT_SUCCESS(gpu().free(memory));
+}
+
+// HIP loads code beside them, and cannot tell when they are over.
+TEST(hostile_rocm, kernels_are_loaded_beside_those_of_the_program) {
+  BusyProgram program;
+  EXPECT_EQ(gpu().query_loading(0), Error::none);
+}
 
 // Coarse-grained memory would show the flag to the kernel when that has ended: this would hang.
 TEST(hostile_rocm, kernels_see_what_the_cpu_stores_meanwhile) {

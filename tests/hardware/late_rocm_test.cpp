@@ -7,6 +7,10 @@
 // loads it late, from a place of its own, as Python does: `import mpi4py` before `import torch`. Fairlead
 // must use that one, load no other before it needs a GPU itself, and say when there are two.
 //
+//   with-a-kfd late_rocm_test offload ROCR
+//
+// uses ROCr without HIP, as a runtime of OpenMP offload does, until it passes such memory.
+//
 //   with-a-kfd late_rocm_test none
 //
 // has none at all, as a laptop: FAIRLEAD_DEVICE=auto must simulate GPUs when the program asks for them, and
@@ -26,6 +30,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -83,6 +88,10 @@ class Folder {
   ~Folder() { fs::remove_all(path_); }
   std::string copy(const std::string& file, const char* name) const {
     fs::copy_file(file, path_ / name);
+    return path_ / name;
+  }
+  std::string link(const std::string& file, const char* name) const {
+    fs::create_symlink(file, path_ / name);
     return path_ / name;
   }
   void make_empty(const std::string& name) const { std::ofstream(path_ / name); }
@@ -168,6 +177,30 @@ void load_late(const std::string& first_file, const std::string& second) {
     expect(text.find(path.substr(0, path.rfind(".so"))) != std::string::npos, text);
 }
 
+// The library has ROCr's functions, too, and is HIP only under the name by which Fairlead opens that.
+void offload(const std::string& file) {
+  Folder folder;
+  const std::string rocr = folder.link(file, "libhsa-runtime64.so.1");
+  start();
+  void* library = dlopen(rocr.c_str(), RTLD_NOW | RTLD_LOCAL);
+  expect(library && open("/dev/kfd", O_RDWR) >= 0, "the program has no ROCr");
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // as ROCr takes to begin
+  auto allocate = reinterpret_cast<int (*)(int, size_t, void**)>(dlsym(library, "hostile_rocr_allocate"));
+  void *memory = nullptr, *pinned = nullptr;
+  expect(allocate && allocate(1, 4096, &memory) == 0 && allocate(-1, 4096, &pinned) == 0,
+         "the program gets no memory");
+  const auto on_heap = std::make_unique<int>();
+  Allocation found;
+  for (const void* host : {static_cast<const void*>(on_heap.get()), static_cast<const void*>(pinned)})
+    expect(runtime()->query(host, &found) == Error::none && found.kind == MemoryKind::host,
+           "host memory is not known as such");
+  expect(!runtime()->in_use(), "HIP is in use before it is needed");
+  expect(runtime()->query(memory, &found) == Error::none && found.kind == MemoryKind::device,
+         "device memory of ROCr is not known as such");
+  expect(found.device == 1 && found.base == reinterpret_cast<uintptr_t>(memory), "it is another one");
+  expect(runtime()->in_use(), "HIP is not in use");
+}
+
 // LD_LIBRARY_PATH names a folder where all that could be opened is broken: what is installed counts no more.
 void need_a_gpu() {
   start();
@@ -230,6 +263,8 @@ int main(int argc, char** argv) {
     need_a_gpu();
   } else if (command == "info" && argc == 3) {
     ask_for_info(argv[2]);
+  } else if (command == "offload" && argc == 3) {
+    offload(argv[2]);
   } else {
     expect(command == "late" && argc == 4, "needs a command, and `late` two libraries");
     load_late(argv[2], argv[3]);

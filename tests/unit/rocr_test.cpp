@@ -26,15 +26,15 @@ TEST(rocr, is_found_although_it_comes_late) {
   Rocr too_early;
   too_early.belong_to(hip());
   testing::internal::CaptureStderr();
-  EXPECT_EQ(too_early.kind_of(&memory), Rocr::Kind::other);
+  EXPECT_EQ(too_early.find(&memory).kind, Rocr::Kind::unknown);
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("no libhsa-runtime64.so"), std::string::npos) << text;
   testing::internal::CaptureStderr();
-  EXPECT_EQ(too_early.kind_of(&memory), Rocr::Kind::other);
+  EXPECT_EQ(too_early.find(&memory).kind, Rocr::Kind::unknown);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 
   ASSERT_TRUE(dlopen(FAKE_ROCR, RTLD_NOW | RTLD_LOCAL)) << dlerror();
-  EXPECT_EQ(rocr.kind_of(&memory), Rocr::Kind::ordinary);
+  EXPECT_EQ(rocr.find(&memory).kind, Rocr::Kind::ordinary);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <cstring>
 
 #include "device/cuda_hip/abi.h"
@@ -64,6 +65,10 @@ struct HipAbi {
   static constexpr unsigned fine_grained = 1;
   static constexpr int peer_atomics = 2;
   static constexpr unsigned pinned_flags = driver_flag::pinned_portable | pinned_coherent;
+  // hipStreamLegacy
+  static Stream legacy_stream() { return reinterpret_cast<Stream>(uintptr_t{1}); }
+  // The length of the object that HIP describes for memory that only ROCr knows.
+  static constexpr size_t whole_address_space = SIZE_MAX;
   // By default each priority has four hardware queues (GPU_MAX_HW_QUEUES); work that waits in one of them
   // delays all streams that share it.
   static constexpr bool streams_share_queues = true;

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -122,8 +123,20 @@ class Hip : public OrderedRuntime<HipAbi> {
     return error;
   }
 
-  // In a process that initialised ROCm, every visible device is ready for use; there is no further context.
-  bool has_context(int device) override { return in_use() && check_device(device) == Error::none; }
+  // HIP makes every visible device ready for use. It calls those active that have had memory of hipMalloc()
+  // or work in a stream.
+  bool has_context(int device) override {
+    unsigned flags = 0;
+    int active = 0;
+    return in_use() && check_device(device) == Error::none &&
+           call(api_.primary_state, handle_of(device), &flags, &active) == Error::none && active;
+  }
+
+  // Memory that ROCr alone allocated makes Fairlead open HIP, which describes and copies it.
+  Error query(const void* address, Allocation* allocation) override {
+    if (address && !in_use() && is_memory_of_rocr_alone(address)) open_for_rocr();
+    return OrderedRuntime::query(address, allocation);
+  }
 
   Error current_device(int* device) override {
     if (Error error = initialize(); error != Error::none) return error;
@@ -164,6 +177,24 @@ class Hip : public OrderedRuntime<HipAbi> {
     return large_bar ? const_cast<void*>(address) : nullptr;
   }
 
+  // The query of the null handle would put a marker behind the work of all streams that synchronise with the
+  // default stream, and their later work behind the marker.
+  Error query_application(int device) override {
+    if (Error error = check_device(device); error != Error::none) return error;
+    if (!has_context(device)) return Error::none;
+    if (version() < hip_release::has_legacy_stream)
+      return refuse(Error::not_supported, "hipStreamQuery of hipStreamLegacy");
+    return on(device, [&] { return call(api_.stream_query, HipAbi::legacy_stream()); });
+  }
+
+  Error query_device(int device) override {
+    const Error error = check_device(device);
+    return error == Error::none ? refuse(Error::not_supported, "HIP cannot tell whether a device is idle")
+                                : error;
+  }
+
+  Error query_loading(int device) override { return check_device(device); }
+
   // Copies up to 16 KiB (GPU_FORCE_BLIT_COPY_SIZE), and all copies within a device, are kernels; they store
   // the trailing part of a word byte by byte.
   bool writes_whole_words() const override { return false; }
@@ -180,6 +211,14 @@ class Hip : public OrderedRuntime<HipAbi> {
 
   // When ROCr shares memory by dma-buf, it derives the handle from the address and the process.
   bool ipc_handles_tell_memory() const override { return false; }
+
+  // A copy from a GPU to another process's memory of a GPU that this process does not see never ends, from
+  // 4 KiB on (hip_release::spreads_copies). ROCr finds that GPU for memory that came by a handle.
+  bool copies_may_write(const void* mapped) override {
+    if (version() < hip_release::spreads_copies) return true;
+    const Rocr::Memory memory = rocr_.find(mapped);
+    return memory.owner != 0 || memory.kind == Rocr::Kind::virtual_memory;
+  }
 
  protected:
   Error enter(int device, Entered* entered) override {
@@ -214,8 +253,6 @@ class Hip : public OrderedRuntime<HipAbi> {
       return Error::none;
     }
     found->device = attributes.device;
-    // HIP does not tell stream-ordered and virtual memory from the memory of hipMalloc.
-    found->exportable = found->ordinary = found->kind == MemoryKind::device;
     void* base = nullptr;
     size_t size = 0;
     if (call(api_.address_range, &base, &size, to_driver(address)) == Error::none) {
@@ -227,6 +264,9 @@ class Hip : public OrderedRuntime<HipAbi> {
              to_driver(address)) == Error::none) {
       found->id = id;
     }
+    if (found->size == HipAbi::whole_address_space) return query_rocr(address, found);
+    found->exportable = found->kind == MemoryKind::device;
+    found->ordinary = found->exportable && is_ordinary(*found);
     if (found->kind == MemoryKind::device) consider_access(address, found);
     return Error::none;
   }
@@ -263,7 +303,7 @@ class Hip : public OrderedRuntime<HipAbi> {
   // Virtual memory must never reach hipIpcGetMemHandle(). Other memory must never reach
   // hipMemRetainAllocationHandle(), which up to ROCm 7.13 terminates the program.
   Sharing sharing_of(const void* base) override {
-    const Rocr::Kind kind = rocr_.kind_of(base);
+    const Rocr::Kind kind = rocr_.find(base).kind;
     if (kind == Rocr::Kind::ordinary) return Sharing::by_handle;
     const bool by_file = kind == Rocr::Kind::virtual_memory && version() >= hip_release::retains;
     return by_file ? Sharing::by_file : Sharing::none;
@@ -348,6 +388,66 @@ class Hip : public OrderedRuntime<HipAbi> {
       found->device = worker_of(address, found->device);
   }
 
+  // HIP does not tell stream-ordered and virtual memory from the memory of hipMalloc(), and ROCr does. This
+  // keeps ROCr's answer, because each message asks; an id is never used again.
+  bool is_ordinary(const Allocation& allocation) {
+    std::atomic<uint64_t>& known = ordinary_[allocation.id % ordinary_.size()];
+    uint64_t answer = known.load(std::memory_order_relaxed);
+    if (answer / 2 != allocation.id) {
+      const void* base = reinterpret_cast<const void*>(allocation.base);
+      answer = allocation.id * 2 + (rocr_.find(base).kind == Rocr::Kind::ordinary);
+      known.store(answer, std::memory_order_relaxed);
+    }
+    return answer % 2 != 0;
+  }
+
+  // HIP describes all memory that only ROCr knows, such as that of OpenMP offload, as one object on device 0.
+  // It copies such memory, but has no IPC handle of it.
+  Error query_rocr(const void* address, Allocation* found) {
+    const Rocr::Memory memory = rocr_.find(address);
+    if (memory.kind == Rocr::Kind::unknown) {
+      *found = {};
+      return Error::none;
+    }
+    found->base = reinterpret_cast<uintptr_t>(memory.base);
+    found->size = memory.bytes;
+    if (const int owner = device_of(memory.owner); owner == processor)
+      found->kind = MemoryKind::pinned;
+    else if (owner != hidden)
+      found->device = owner;
+    return Error::none;
+  }
+
+  static constexpr int processor = -1, hidden = -2;
+
+  // The device that ROCr calls so, or one of these.
+  int device_of(uint64_t owner) {
+    std::lock_guard lock(owners_mutex_);
+    auto [entry, added] = owners_.try_emplace(owner, hidden);
+    if (!added) return entry->second;
+    if (rocr_.is_cpu(owner)) return entry->second = processor;
+    const std::string pci = rocr_.pci_of(owner);
+    int count = 0;
+    (void)device_count(&count);
+    for (int device = 0; device < count && entry->second == hidden; ++device)
+      if (DeviceInfo info; device_info(device, &info) == Error::none && pci == info.pci)
+        entry->second = device;
+    return entry->second;
+  }
+
+  bool is_memory_of_rocr_alone(const void* address) {
+    if (!rocr_alone_.load(std::memory_order_acquire)) return false;
+    const Rocr::Memory memory = lone_rocr_.find(address);
+    return memory.kind != Rocr::Kind::unknown && !lone_rocr_.is_cpu(memory.owner);
+  }
+
+  void open_for_rocr() {
+    if (initialize() == Error::none) return;
+    rocr_alone_ = false;
+    if (!warned_.exchange(true))
+      log_line(LogLevel::warn, "device memory of ROCr is not recognised: %s", error_text());
+  }
+
   Error check_not_captured(HipAbi::Stream stream, const char* symbol) {
     int status = driver_flag::capture_none;
     Error error = api_.stream_capturing ? call(api_.stream_capturing, stream, &status) : Error::none;
@@ -360,6 +460,7 @@ class Hip : public OrderedRuntime<HipAbi> {
     if (!driver_file_is_open()) return false;
     if (bound_.load(std::memory_order_acquire)) return true;
     void* library = loaded_hip();
+    if (!library) rocr_alone_.store(!warned_ && Rocr::is_loaded(), std::memory_order_release);
     const char* missing = library ? bind(library) : nullptr;
     if (missing && !warned_.exchange(true))
       log_line(LogLevel::warn, "device memory is not recognised: the program's %s", lacks(missing).c_str());
@@ -368,6 +469,11 @@ class Hip : public OrderedRuntime<HipAbi> {
 
   Rocr rocr_;
   KnownIds not_virtual_;
+  std::array<std::atomic<uint64_t>, 256> ordinary_{};  // an id, and whether its allocation is ordinary
+  Rocr lone_rocr_;                                     // used while the process has no HIP
+  std::atomic<bool> rocr_alone_ = false;               // the process uses it without HIP
+  std::mutex owners_mutex_;
+  std::map<uint64_t, int> owners_;  // of memory that HIP does not know, as device_of() returns them
   HipAbi::MemoryTypes types_{};
   const bool translated_;
   std::mutex bind_mutex_;

@@ -43,16 +43,6 @@ std::string target_of(unsigned major, unsigned minor, unsigned stepping) {
   return name;
 }
 
-// The location encodes bus, device and function. Partitions of one GPU have their number in the function
-// field, which their bus does not use, or in the highest four bits, which HIP's address does not contain.
-std::string pci_of(uint64_t domain, uint64_t location) {
-  char address[32];
-  std::snprintf(address, sizeof address, "%04x:%02x:%02x.%x", static_cast<unsigned>(domain),
-                static_cast<unsigned>(location >> 8 & 0xff), static_cast<unsigned>(location >> 3 & 0x1f),
-                static_cast<unsigned>(location & 7));
-  return address;
-}
-
 KfdLink link_of(const Properties& properties) {
   auto value = [&](const char* name) {
     auto found = properties.find(name);
@@ -92,6 +82,16 @@ std::vector<std::string> list_of_this_machine(const std::string& folder) {
 
 }  // namespace
 
+// The location encodes bus, device and function. Partitions of one GPU have their number in the function
+// field, which their bus does not use, or in the highest four bits, which HIP's address does not contain.
+std::string pci_address(uint64_t domain, uint64_t location) {
+  char address[32];
+  std::snprintf(address, sizeof address, "%04x:%02x:%02x.%x", static_cast<unsigned>(domain),
+                static_cast<unsigned>(location >> 8 & 0xff), static_cast<unsigned>(location >> 3 & 0x1f),
+                static_cast<unsigned>(location & 7));
+  return address;
+}
+
 KfdLink KfdGpu::link_to(const KfdGpu& other) const {
   for (const KfdLink& link : links)
     if (link.node == other.node) return link;
@@ -108,7 +108,7 @@ std::vector<KfdGpu> read_kfd_topology(const std::string& root, const SysFiles& f
     if (version == 0) continue;  // a CPU, or a GPU that this process may not access
     KfdGpu gpu;
     gpu.node = std::atoi(name.c_str());
-    gpu.pci = pci_of(properties["domain"], properties["location_id"]);
+    gpu.pci = pci_address(properties["domain"], properties["location_id"]);
     gpu.target = target_of(version / 10000, version / 100 % 100, version % 100);
     gpu.serial = properties["unique_id"];
     gpu.render = static_cast<int>(properties["drm_render_minor"]);

@@ -63,6 +63,9 @@ const KfdGpu* kfd_gpu_at(const std::vector<KfdGpu>& gpus, const std::string& pci
 // variable for GPUs for which ROCm's libraries contain no code.
 std::string target_for_hip(const KfdGpu& gpu);
 
+// Returns the PCI address, "0000:c1:00.0", of a location as the driver and ROCr encode it.
+std::string pci_address(uint64_t domain, uint64_t location);
+
 // Estimates the bandwidth between two GPUs: suitable to compare pairs, not as an absolute value.
 double kfd_gb_s(const KfdGpu& from, const KfdGpu& to);
 

@@ -11,6 +11,13 @@ constexpr int release(int major, int minor) {
   return major * 10000000 + minor * 100000;
 }
 
+// ROCr spreads copies between two GPUs over several engines, as many as it has noted for the pair; it notes
+// none for a GPU that this process does not see, and then never makes the copy.
+inline constexpr int spreads_copies = release(6, 1);
+
+// hipStreamLegacy names the default stream in all functions.
+inline constexpr int has_legacy_stream = release(6, 3);
+
 // hipMemImportFromShareableHandle() takes the file descriptor itself, not a pointer to it.
 inline constexpr int imports_by_value = release(7, 1);
 

@@ -24,13 +24,21 @@ struct Behaviour {
   bool imports_by_value = false;
   // hsa_amd_pointer_info() has a type for virtual memory.
   bool rocr_names_virtual = false;
+  // A copy from a GPU to another process's memory of a GPU that ROCR_VISIBLE_DEVICES hides never ends.
+  bool loses_copies_to_hidden = false;
+  // The handle 1 is the default stream, else no stream.
+  bool has_legacy_stream = false;
   // Else every GPU's UUID is XX.
   bool has_serial_numbers = false;
 };
 
 inline constexpr Behaviour behaviours[] = {
     {.release = "5.7", .version = 50731921},
-    {.release = "6.2", .version = 60241134, .is_renumbered = true, .has_virtual_memory = true},
+    {.release = "6.2",
+     .version = 60241134,
+     .is_renumbered = true,
+     .has_virtual_memory = true,
+     .loses_copies_to_hidden = true},
     {.release = "7.12",
      .version = 71260540,
      .is_renumbered = true,
@@ -38,6 +46,8 @@ inline constexpr Behaviour behaviours[] = {
      .retain_counts = true,
      .imports_by_value = true,
      .rocr_names_virtual = true,
+     .loses_copies_to_hidden = true,
+     .has_legacy_stream = true,
      .has_serial_numbers = true},
     {.release = "7.14",
      .version = 71460850,
@@ -48,6 +58,8 @@ inline constexpr Behaviour behaviours[] = {
      .retain_counts = true,
      .imports_by_value = true,
      .rocr_names_virtual = true,
+     .loses_copies_to_hidden = true,
+     .has_legacy_stream = true,
      .has_serial_numbers = true},
 };
 

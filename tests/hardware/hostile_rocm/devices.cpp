@@ -2,25 +2,52 @@
 //
 // The hostile ROCm's process: initialisation by the first call, current devices, a thread's last error.
 
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "shim.h"
 
 namespace hostile {
 namespace {
 
-thread_local int current = 0;
+thread_local int current = 0;      // among the visible devices
+std::atomic<uint64_t> active = 0;  // one bit for each device
 thread_local int last_error = result::success;
 
 const char* variable(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
   return value ? value : otherwise;
+}
+
+// The visible devices. A list ends before an entry that is no device.
+const std::vector<int>& visible() {
+  static const std::vector<int> found = [] {
+    std::vector<int> all, chosen;
+    int count = 0;
+    backend()->device_count(&count);
+    for (int device = 0; device < count; ++device) all.push_back(device);
+    const char* list = std::getenv("ROCR_VISIBLE_DEVICES");
+    if (!list) return all;
+    std::istringstream entries(list);
+    for (std::string entry; std::getline(entries, entry, ',') && std::atoi(entry.c_str()) < count;)
+      chosen.push_back(std::atoi(entry.c_str()));
+    return chosen;
+  }();
+  return found;
+}
+
+// The device of this number; -1: there is none.
+int number(int ordinal) {
+  return ordinal >= 0 && ordinal < int(visible().size()) ? visible()[static_cast<size_t>(ordinal)] : -1;
 }
 
 }  // namespace
@@ -58,7 +85,16 @@ int begin() {
 }
 
 int device() {
-  return current;
+  return number(current);
+}
+
+int ordinal_of(int device) {
+  const auto found = std::find(visible().begin(), visible().end(), device);
+  return found == visible().end() ? -1 : static_cast<int>(found - visible().begin());
+}
+
+void note_active(int device) {
+  active |= uint64_t{1} << device;
 }
 
 int remember(int code) {
@@ -110,7 +146,8 @@ SHIM int hipGetLastError() {
 
 SHIM int hipGetDeviceCount(int* count) {
   int code = begin();
-  return code ? code : remember(backend()->device_count(count));
+  if (!code) *count = static_cast<int>(visible().size());
+  return code || *count ? code : remember(result::no_device);
 }
 SHIM int hipDeviceGet(int* device, int ordinal) {
   *device = ordinal;
@@ -121,7 +158,7 @@ namespace {
 
 int describe(int device, fairlead::device::DeviceInfo* info) {
   int code = begin();
-  return code ? code : remember(backend()->device_info(device, info));
+  return code ? code : remember(backend()->device_info(number(device), info));
 }
 
 }  // namespace
@@ -164,7 +201,7 @@ SHIM int hipDeviceGetAttribute(int* value, int attribute, int device) {
       *value = info.multiprocessors;
       return result::success;
     case HipAbi::device_has_words:
-      *value = backend()->has_word_operations(device);
+      *value = backend()->has_word_operations(number(device));
       return result::success;
     case HipAbi::device_is_large_bar:
       *value = 0;
@@ -176,13 +213,13 @@ SHIM int hipDeviceGetAttribute(int* value, int attribute, int device) {
 SHIM int hipDeviceGetP2PAttribute(int* value, int attribute, int device, int peer) {
   fairlead::device::DeviceInfo info{};
   const int code = describe(peer, &info);
-  if (!code) *value = attribute == HipAbi::peer_atomics && backend()->has_peer_atomics(device, info);
+  if (!code) *value = attribute == HipAbi::peer_atomics && backend()->has_peer_atomics(number(device), info);
   return code;
 }
 SHIM int hipDeviceCanAccessPeer(int* possible, int device, int peer) {
   bool answer = false;
   int code = begin();
-  if (!code) code = remember(backend()->can_access_peer(device, peer, &answer));
+  if (!code) code = remember(backend()->can_access_peer(number(device), number(peer), &answer));
   if (!code) *possible = answer;
   return code;
 }
@@ -197,9 +234,17 @@ SHIM int hipSetDevice(int device) {
   current = device;
   return result::success;
 }
+// clr: a device is active once memory of hipMalloc() was made or a command submitted while it was current.
+SHIM int hipDevicePrimaryCtxGetState(int device, unsigned* flags, int* is_active) {
+  if (int code = begin()) return code;
+  if (number(device) < 0) return remember(result::invalid_device);
+  *flags = 0;
+  *is_active = static_cast<int>(active >> number(device) & 1);
+  return result::success;
+}
 SHIM int hipDeviceSynchronize() {
   int code = begin();
-  if (!code) code = remember(backend()->synchronize(current));
+  if (!code) code = remember(backend()->synchronize(device()));
   if (!code) show_to_cpu();
   return code;
 }
@@ -209,7 +254,7 @@ SHIM int hipDeviceEnablePeerAccess(int peer, unsigned) {
   if (int code = begin()) return code;
   std::lock_guard lock(mutex);
   if (enabled.count({current, peer})) return remember(result::peer_access_already_enabled);
-  int code = remember(backend()->enable_peer(current, peer));
+  int code = remember(backend()->enable_peer(device(), number(peer)));
   if (!code) enabled.insert({current, peer});
   return code;
 }

@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "shim.h"
@@ -19,7 +20,8 @@ namespace hostile {
 namespace {
 
 std::mutex mutex;
-auto& imported = *new std::set<const void*>;
+auto& imported = *new std::map<const void*, int>;  // the devices that own it
+auto& of_rocr = *new std::set<const void*>;
 
 // Coarse-grained memory: the CPU's view is a private copy of what the GPU sees, and `seen` what both held
 // when they last met. Only over the simulated GPU, whose memory can be hidden behind such a copy.
@@ -87,6 +89,17 @@ bool is_imported(const void* start) {
   return imported.count(start) != 0;
 }
 
+bool is_of_rocr(const void* start) {
+  std::lock_guard lock(mutex);
+  return of_rocr.count(start) != 0;
+}
+
+int owner_of(const Allocation& memory) {
+  std::lock_guard lock(mutex);
+  const auto found = imported.find(reinterpret_cast<const void*>(memory.base));
+  return found == imported.end() ? memory.device : found->second;
+}
+
 void show_to_gpu() {
   std::lock_guard lock(mutex);
   for (auto& [start, block] : coarse) {
@@ -114,6 +127,21 @@ void show_to_cpu() {
 
 using namespace hostile;
 
+namespace {
+
+// What HIP tells of all memory that only ROCr knows.
+const Allocation whole{.kind = MemoryKind::device,
+                       .device = 0,
+                       .base = 0x100,
+                       .size = HipAbi::whole_address_space,
+                       .id = 1u << 30};
+
+bool is_of_rocr(const Allocation& memory) {
+  return hostile::is_of_rocr(reinterpret_cast<const void*>(memory.base));
+}
+
+}  // namespace
+
 SHIM int hipPointerGetAttributes(HipAbi::PointerAttributes* attributes, const void* address) {
   constexpr auto types = behaviour.is_renumbered ? HipAbi::rocm_6_types : HipAbi::rocm_5_types;
   if (int code = begin()) return code;
@@ -123,8 +151,13 @@ SHIM int hipPointerGetAttributes(HipAbi::PointerAttributes* attributes, const vo
   if (found.kind == MemoryKind::host)
     return behaviour.is_renumbered ? result::success : remember(result::invalid_value);
   void* same = const_cast<void*>(address);
-  attributes->device = location_of(reinterpret_cast<const void*>(found.base), found.device);
   attributes->device_pointer = same;
+  if (is_of_rocr(found)) {
+    attributes->type = types.device;
+    return result::success;
+  }
+  const int located = location_of(reinterpret_cast<const void*>(found.base), found.device);
+  attributes->device = located < 0 ? located : ordinal_of(located);
   attributes->is_managed = found.kind == MemoryKind::managed;
   attributes->type = found.kind == MemoryKind::managed  ? HipAbi::memory_managed
                      : found.kind == MemoryKind::device ? types.device
@@ -137,6 +170,7 @@ SHIM int hipPointerGetAttribute(void* value, int attribute, void* address) {
   Allocation found = query(address);
   if (attribute != fairlead::device::driver_flag::pointer_buffer_id || found.kind == MemoryKind::host)
     return remember(result::invalid_value);
+  if (is_of_rocr(found)) found.id = whole.id;
   std::memcpy(value, &found.id, behaviour.is_renumbered ? sizeof found.id : sizeof(uint32_t));
   return result::success;
 }
@@ -144,13 +178,15 @@ SHIM int hipMemGetAddressRange(void** base, size_t* size, void* address) {
   if (int code = begin()) return code;
   Allocation found = query(address);
   if (found.kind == MemoryKind::host) return remember(result::invalid_value);
+  if (is_of_rocr(found)) found = whole;
   *base = reinterpret_cast<void*>(found.base);
   *size = found.size;
   return result::success;
 }
 SHIM int hipMalloc(void** address, size_t bytes) {
-  int code = begin();
-  return code ? code : remember(backend()->allocate(device(), bytes, address));
+  if (int code = begin()) return code;
+  note_active(device());
+  return remember(backend()->allocate(device(), bytes, address));
 }
 SHIM int hipExtMallocWithFlags(void** address, size_t bytes, unsigned flags) {
   if (flags != HipAbi::fine_grained) return remember(Error::invalid_value);
@@ -167,6 +203,7 @@ SHIM int hipFree(void* address) {
 }
 SHIM int hipHostMalloc(void** address, size_t bytes, unsigned flags) {
   if (int code = begin()) return code;
+  note_active(device());
   int code = remember(backend()->allocate_pinned(bytes, address));
   const bool coherent = flags == 0 || flags & HipAbi::pinned_coherent;
   if (code || coherent || !over_sim()) return code;
@@ -226,11 +263,16 @@ namespace {
 // A handle of virtual memory, as releases make it that do not refuse.
 constexpr char poisoned[] = "a handle of virtual memory";
 
+// Those of the simulated GPU have room for the owner.
+int* owner_in(HipAbi::IpcMemory* memory) {
+  return reinterpret_cast<int*>(memory->bytes + sizeof memory->bytes) - 1;
+}
+
 }  // namespace
 
 SHIM int hipIpcGetMemHandle(HipAbi::IpcMemory* memory, void* base) {
   if (int code = begin()) return code;
-  if (has_fault("ipc_fails")) return remember(result::invalid_value);
+  if (has_fault("ipc_fails") || is_of_rocr(base)) return remember(result::invalid_value);
   if (is_virtual(base)) {
     if (behaviour.ipc_refuses_virtual) return remember(result::invalid_value);
     *memory = {};
@@ -242,6 +284,7 @@ SHIM int hipIpcGetMemHandle(HipAbi::IpcMemory* memory, void* base) {
   int code = remember(backend()->ipc_export(base, &handle, &file));
   if (file >= 0) close(file);
   if (!code) std::memcpy(memory, &handle, sizeof *memory);
+  if (!code && over_sim()) *owner_in(memory) = query(base).device;
   return code;
 }
 SHIM int hipIpcOpenMemHandle(void** base, HipAbi::IpcMemory memory, unsigned flags) {
@@ -251,11 +294,12 @@ SHIM int hipIpcOpenMemHandle(void** base, HipAbi::IpcMemory memory, unsigned fla
   if (std::memcmp(memory.bytes, poisoned, sizeof poisoned) == 0)
     die("a handle of virtual memory was opened: kernel BUG, memory is lost until the machine starts again");
   IpcHandle handle{};
+  const int owner = over_sim() ? std::exchange(*owner_in(&memory), 0) : device();
   std::memcpy(&handle, &memory, sizeof handle);
   int code = remember(backend()->ipc_import(device(), handle, -1, base));
   if (code) return code;
   std::lock_guard lock(mutex);
-  imported.insert(*base);
+  imported[*base] = owner;
   return code;
 }
 SHIM int hipIpcCloseMemHandle(void* base) {
@@ -265,4 +309,22 @@ SHIM int hipIpcCloseMemHandle(void* base) {
     imported.erase(base);
   }
   return remember(backend()->ipc_close(device(), base));
+}
+
+// As a runtime of OpenMP offload allocates it, by hsa_amd_memory_pool_allocate(); device -1: host memory.
+SHIM int hostile_rocr_allocate(int device, size_t bytes, void** address) {
+  if (int code = begin()) return code;
+  const Error error =
+      device < 0 ? backend()->allocate_pinned(bytes, address) : backend()->allocate(device, bytes, address);
+  std::lock_guard lock(mutex);
+  if (error == Error::none) of_rocr.insert(*address);
+  return remember(error);
+}
+SHIM int hostile_rocr_free(void* address) {
+  {
+    std::lock_guard lock(mutex);
+    of_rocr.erase(address);
+  }
+  return remember(query(address).kind == MemoryKind::pinned ? backend()->free_pinned(address)
+                                                            : backend()->free(address));
 }

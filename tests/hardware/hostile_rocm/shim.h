@@ -6,10 +6,10 @@
 // opening a handle of virtual memory, ends the process with a line that says so.
 //
 //   TEST_ROCM_OVER   sim (default) or cuda: who does the work
-//   TEST_ROCM_FAULTS   faults, separated by commas: ipc_fails (hipIpcGetMemHandle refuses all memory, as
-//   in
-//                           containers without the right kernel), partitions (all GPUs have one PCI address
-//                           and one UUID)
+//   TEST_ROCM_FAULTS   faults, separated by commas: ipc_fails (hipIpcGetMemHandle refuses all memory, as in
+//                      containers without the right kernel), partitions (all GPUs have one PCI address and
+//                      one UUID), copies_stick (long copies of device memory to other processes never end)
+//   ROCR_VISIBLE_DEVICES   as ROCr has it, numbers only
 //
 // Found through LD_LIBRARY_PATH, with FAIRLEAD_DEVICE=rocm. Thread-safe, as HIP is.
 
@@ -42,7 +42,11 @@ bool has_fault(const char* name);
 
 // Every call of HIP comes here first: initialises, and gives success or the result to return.
 int begin();
-int device();  // the current one of this thread
+// Devices are those of the provider below, which HIP numbers among those that are visible.
+int device();                // the current one of this thread
+int ordinal_of(int device);  // -1: it is hidden
+// The program has made memory or work there.
+void note_active(int device);
 int remember(int code);
 int remember(Error error);
 
@@ -57,6 +61,10 @@ bool is_virtual(const void* start);
 int location_of(const void* start, int otherwise);
 void forget_pool_memory(const void* start);
 bool is_imported(const void* start);
+// Memory that only ROCr knows.
+bool is_of_rocr(const void* start);
+// Who owns memory of another process; the device of other memory.
+int owner_of(const Allocation& memory);
 // Makes a reference to the physical memory that is mapped exactly here; null: there is none.
 void* retain_physical(const void* start);
 void release_physical(void* physical);

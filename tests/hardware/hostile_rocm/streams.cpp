@@ -40,6 +40,7 @@ struct StreamRecord {
   int device = 0;
   bool blocking = true;  // it and the default stream wait for each other
   bool live = true;
+  bool stuck = false;  // its work never ends
   Queue* queue = nullptr;
   gpu::Event event = nullptr, last = nullptr;  // the latter behind all its work; null: it had none
   gpu::Stream capturing = nullptr;             // takes the work while the stream is being captured
@@ -82,6 +83,10 @@ StreamRecord* make_stream(int device, bool blocking, int priority) {
 // Under the mutex; null is the default stream of the current device, 2 that of the thread.
 StreamRecord* record_of(HipAbi::Stream stream) {
   thread_local std::map<int, StreamRecord*> streams_of_thread;
+  if (stream == HipAbi::legacy_stream()) {
+    if (!behaviour.has_legacy_stream) die("hipStreamLegacy is a handle of later releases");
+    stream = nullptr;
+  }
   if (reinterpret_cast<uintptr_t>(stream) == 2) {
     StreamRecord*& made = streams_of_thread[device()];
     if (!made) made = make_stream(device(), true, 0);
@@ -106,6 +111,7 @@ int submit(HipAbi::Stream stream, Work work, bool may_wait = false) {
   show_to_gpu();
   std::unique_lock lock(mutex);
   StreamRecord* record = record_of(stream);
+  note_active(record->device);
   if (record->capturing) return remember(work(record->capturing));
   auto default_stream = default_streams.find(record->device);
   if (default_stream != default_streams.end() && default_stream->second == record) {
@@ -138,6 +144,7 @@ void leave_ended_captures() {
 }
 
 Error state_of(const StreamRecord& record) {
+  if (record.stuck) return Error::not_ready;
   if (record.capturing) return backend()->query_stream(record.capturing);
   return backend()->query_event(record.event);  // refused beside a capture, even if there was no work
 }
@@ -158,23 +165,44 @@ SHIM int hipStreamCreateWithPriority(HipAbi::Stream* stream, unsigned flags, int
   *stream = reinterpret_cast<HipAbi::Stream>(made);
   return result::success;
 }
-SHIM int hipStreamQuery(HipAbi::Stream stream) {
-  if (int code = begin()) return code;
+
+namespace {
+
+// A marker of the default stream waits for all streams that synchronise with it, and these wait for the
+// marker before their later work.
+int mark(HipAbi::Stream stream) {
+  if (stream) return result::success;
+  {
+    std::lock_guard lock(mutex);
+    const int current = record_of(stream)->device;
+    const bool waits = std::ranges::any_of(streams, [&](auto& other) {
+      return other->live && other->blocking && other->device == current && state_of(*other) != Error::none;
+    });
+    if (!waits) return result::success;
+  }
+  return submit(stream, [](gpu::Stream) { return Error::none; });
+}
+
+int query_behind_marker(HipAbi::Stream stream) {
   std::unique_lock lock(mutex);
-  StreamRecord* record = record_of(stream);
-  Error state = state_of(*record);
-  if (!stream)
-    for (auto& other : streams)
-      if (state == Error::none && other->live && other->blocking && other->device == record->device)
-        state = state_of(*other);
+  const Error state = state_of(*record_of(stream));
   lock.unlock();
   if (state == Error::none) show_to_cpu();
   return remember(state);
 }
+
+}  // namespace
+
+SHIM int hipStreamQuery(HipAbi::Stream stream) {
+  if (int code = begin()) return code;
+  if (int code = mark(stream)) return code;
+  return query_behind_marker(stream);
+}
 SHIM int hipStreamSynchronize(HipAbi::Stream stream) {
-  int code = 0;
-  while ((code = hipStreamQuery(stream)) == result::not_ready) sched_yield();
-  return code;
+  if (int code = begin()) return code;
+  if (int code = mark(stream)) return code;
+  for (;; sched_yield())
+    if (const int code = query_behind_marker(stream); code != result::not_ready) return code;
 }
 SHIM int hipStreamDestroy(HipAbi::Stream stream) {
   int code = hipStreamSynchronize(stream);
@@ -189,13 +217,35 @@ SHIM int hipStreamDestroy(HipAbi::Stream stream) {
 SHIM int hipStreamGetDevice(HipAbi::Stream stream, HipAbi::Device* device) {
   if (int code = begin()) return code;
   std::lock_guard lock(mutex);
-  *device = record_of(stream)->device;
+  *device = ordinal_of(record_of(stream)->device);
   return result::success;
 }
 #endif
 
+namespace {
+
+bool is_hidden(const Allocation& memory) {
+  return memory.kind == MemoryKind::device && ordinal_of(owner_of(memory)) < 0;
+}
+
+// From one GPU to another process's memory, in several pieces.
+bool is_spread(const void* to, const void* from, size_t bytes) {
+  constexpr size_t shortest = 4096;
+  return bytes >= shortest && query(from).kind == MemoryKind::device &&
+         is_imported(reinterpret_cast<const void*>(query(to).base));
+}
+
+}  // namespace
+
 SHIM int hipMemcpyAsync(void* to, const void* from, size_t bytes, int kind, HipAbi::Stream stream) {
   if (kind != HipAbi::copy_default) return remember(result::invalid_value);
+  if (behaviour.loses_copies_to_hidden && is_spread(to, from, bytes) && is_hidden(query(to)))
+    die("a copy to memory of a GPU that this process does not see never ends");
+  if (has_fault("copies_stick") && is_spread(to, from, bytes)) {
+    std::lock_guard lock(mutex);
+    record_of(stream)->stuck = true;
+    return result::success;
+  }
   return submit(
       stream, [&](gpu::Stream queue) { return backend()->copy(to, from, bytes, queue); }, true);
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -275,6 +276,9 @@ SHIM int hsa_amd_vmem_handle_release(uint64_t handle) {
 }
 #endif
 
+// How ROCr calls the processor and the GPUs.
+constexpr uint64_t processor = 1000, first_gpu = 2000;
+
 SHIM int hsa_amd_pointer_info(const void* address, void* info, void*, void*, void*) {
   ++hostile_rocm_questions;
   enum Type : int { unknown = 0, allocated = 1, locked = 2, imported = 4, virtual_memory = 6 };
@@ -283,14 +287,51 @@ SHIM int hsa_amd_pointer_info(const void* address, void* info, void*, void*, voi
   struct Known {
     uint32_t size;
     int type;
+    void *base, *host_base;
+    size_t bytes;
+    void* user_data;
+    uint64_t owner;
   };
   auto* known = static_cast<Known*>(info);
   Allocation found = query(address);
   const auto* start = reinterpret_cast<const void*>(found.base);
   known->type = found.kind == MemoryKind::host                      ? unknown
+                : is_of_rocr(start)                                 ? allocated
                 : found.kind == MemoryKind::pinned                  ? locked
                 : is_imported(start)                                ? imported
                 : is_virtual(start) && behaviour.rocr_names_virtual ? virtual_memory
                                                                     : allocated;
+  if (known->type == unknown) return 0;
+  known->base = known->host_base = const_cast<void*>(start);
+  known->bytes = found.size;
+  known->owner = found.kind == MemoryKind::pinned  ? processor
+                 : ordinal_of(owner_of(found)) < 0 ? 0
+                                                   : first_gpu + static_cast<uint64_t>(owner_of(found));
   return 0;
+}
+SHIM int hsa_agent_get_info(uint64_t agent, int attribute, void* value) {
+  enum Attribute : int { device_type = 17, bus_device_function = 0xA006, domain = 0xA00F };
+  constexpr int error = 0x1000;
+  fairlead::device::DeviceInfo info{};
+  unsigned numbers[4] = {};
+  if (begin() || (agent != processor &&
+                  backend()->device_info(static_cast<int>(agent - first_gpu), &info) != Error::none))
+    return error;
+  if (agent != processor &&
+      std::sscanf(info.pci, "%x:%x:%x.%x", &numbers[0], &numbers[1], &numbers[2], &numbers[3]) != 4)
+    return error;
+  auto* into = static_cast<uint32_t*>(value);
+  switch (attribute) {
+    case device_type:
+      *into = agent != processor;
+      return 0;
+    case bus_device_function:
+      *into = numbers[1] << 8 | numbers[2] << 3 | numbers[3];
+      return 0;
+    case domain:
+      *into = numbers[0];
+      return 0;
+    default:
+      return error;
+  }
 }
