@@ -406,6 +406,7 @@ bool GpuCollective::distributes_by_copies() const {
 // Pieces in place of the reduction: one for each target but the source itself.
 void GpuCollective::copy_to_all() {
   const Reduction part = *work_.reduction;
+  pushes_by_kernel_ = !copies_may_write_to_all(part);
   work_.reduction.reset();
   const void* const from = sources_[static_cast<size_t>(part.sources_begin)] + part.first;
   void* to[max_members];
@@ -418,11 +419,23 @@ void GpuCollective::copy_to_all() {
   work_.by_kernel = true;
 }
 
+bool GpuCollective::copies_may_write_to_all(const Reduction& part) {
+  for (int member = part.targets_begin; member < part.targets_end; ++member) {
+    const int rank = members_[static_cast<size_t>(member)];
+    if (member != part.spared && rank != node_.rank() &&
+        !transport::copies_may_write(node_, rank, slot_.record(member, number_).device, work_.device))
+      return false;
+  }
+  return true;
+}
+
 void GpuCollective::start_pieces() {
   if (fetch_by_kernel()) return;
   for (const Piece& piece : work_.pieces) {
     const packing::View from(const_cast<char*>(address_of(piece)), piece.bytes);
-    failed_ |= moves_.emplace_back().enqueue(work_.device, piece.to, from, piece.bytes) != Error::none;
+    packing::Move& move = moves_.emplace_back();
+    failed_ |= (pushes_by_kernel_ ? move.start_by_kernel(work_.device, piece.to, 0, from, 0, piece.bytes)
+                                  : move.enqueue(work_.device, piece.to, from, piece.bytes)) != Error::none;
   }
 }
 

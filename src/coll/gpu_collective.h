@@ -82,6 +82,7 @@ class GpuCollective {
   int targets_of(const Reduction& part, void** to) const;
   bool distributes_by_copies() const;
   void copy_to_all();
+  bool copies_may_write_to_all(const Reduction& part);
   bool fetch_by_kernel();
   const char* address_of(const Piece& piece);
   void start_pieces();
@@ -115,7 +116,8 @@ class GpuCollective {
   std::list<kernels::KernelRun> kernels_;
   std::list<packing::Move> copying_;  // between this rank's memory and the pool
   std::list<packing::Move> moves_;
-  bool tells_itself_ = false;  // the kernel stores the word of this member's part
+  bool pushes_by_kernel_ = false;  // the pieces go to memory that copies must not write to
+  bool tells_itself_ = false;      // the kernel stores the word of this member's part
   bool failed_ = false;
 };
 

@@ -2,7 +2,8 @@
 //
 // Device memory that buffers a send whose receiver is late: one slab of FAIRLEAD_BUFFER_POOL bytes on each
 // sending device. The first use allocates the slab, so that peers map it once. Its first bytes serve the
-// peer-access probe (see src/transport/peer.h). Thread-safe.
+// peer-access probe (see src/transport/peer.h): some for peers to read, and behind them some for peers to
+// write. Thread-safe.
 
 #pragma once
 
@@ -12,7 +13,8 @@
 
 namespace fairlead::device {
 
-constexpr size_t pool_probe_bytes = 256;
+constexpr size_t pool_read_bytes = 256, pool_written_bytes = size_t{64} << 10;
+constexpr size_t pool_probe_bytes = pool_read_bytes + pool_written_bytes;
 
 // Returns the slab of `device` and allocates it if necessary; null if no memory is available.
 void* pool_slab(int device);

@@ -2,9 +2,12 @@
 
 #include "device/copy.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <chrono>
 #include <deque>
 #include <map>
 #include <memory>
@@ -416,6 +419,23 @@ Error copy_now(int device, void* to, const void* from, size_t bytes) {
   Copy copy;
   copy.start(device, to, from, bytes);
   return copy.wait();
+}
+
+std::optional<Error> try_copy(int device, void* to, const void* from, size_t bytes) {
+  constexpr std::chrono::seconds patience{10};
+  const BesideCaptures beside;
+  const WaitingCalls::Permission permission;
+  Stream stream = nullptr;
+  if (!permission.may_make() || runtime()->create_stream(device, &stream) != Error::none) return {};
+  const auto end = std::chrono::steady_clock::now() + patience;
+  Error state = runtime()->copy(to, from, bytes, stream);
+  if (state == Error::none)
+    while ((state = runtime()->query_stream(stream)) == Error::not_ready) {
+      if (std::chrono::steady_clock::now() > end) return state;
+      sched_yield();
+    }
+  runtime()->destroy_stream(stream);
+  return state;
 }
 
 }  // namespace fairlead::device

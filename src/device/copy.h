@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "device/runtime.h"
 
@@ -76,5 +77,9 @@ void start_enqueued();
 
 // Copies and waits for completion.
 Error copy_now(int device, void* to, const void* from, size_t bytes);
+
+// Finds out whether a copy ends: makes it in a stream of its own and waits. Error::not_ready: it has not
+// ended after ten seconds, and the stream is given up. Empty: no stream can be made now.
+std::optional<Error> try_copy(int device, void* to, const void* from, size_t bytes);
 
 }  // namespace fairlead::device

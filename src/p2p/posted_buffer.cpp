@@ -192,7 +192,7 @@ std::unique_ptr<RendezvousPut> RendezvousPut::start(node::Node& node, int receiv
     int copying = device;
     if (!words || !device::register_memory(words, words_bytes) ||
         transport::reach(node, receiver, posted.device, &copying, to, &put->mapped_) != Reason::none ||
-        copying != device)
+        copying != device || !transport::copies_may_write(node, receiver, posted.device, device))
       return false;
     put->word_ = words + index;
     has_failed = put->copy_.start_and_tell(device, put->mapped_.address(), from, bytes, put->word_,

@@ -148,6 +148,20 @@ Error Move::start(int device, const View& to, uint64_t to_at, const View& from, 
     if (Rectangle both = rectangle_of(to, to_at, from, from_at, bytes); both.rows > 0)
       return copy_.start_rows(device, at_offset(to, both.to.offset), both.to.pitch,
                               at_offset(from, both.from.offset), both.from.pitch, both.width, both.rows);
+  return launch(device, to, to_at, from, from_at, bytes);
+}
+
+Error Move::start_by_kernel(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
+                            uint64_t bytes) {
+  if (possible(device)) return launch(device, to, to_at, from, from_at, bytes);
+  return by_pieces(bytes, longest_piece, [&](uint64_t at, void* piece, uint64_t length) {
+    const Error error = copy_out(device, piece, from, from_at + at, length);
+    return error == Error::none ? copy_in(device, to, to_at + at, piece, length) : error;
+  });
+}
+
+Error Move::launch(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
+                   uint64_t bytes) {
   to_ = to;
   from_ = from;
   to_at_ = to_at;

@@ -24,6 +24,10 @@ class Move {
   // memory, which kernels cannot access, completes before start() returns.
   device::Error start(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
                       uint64_t bytes);
+  // The same to memory that copies of device memory must not write to (Runtime::copies_may_write()): by a
+  // kernel, or where none runs, through host memory before the function returns.
+  device::Error start_by_kernel(int device, const View& to, uint64_t to_at, const View& from,
+                                uint64_t from_at, uint64_t bytes);
   // Without gaps, the move joins a batch as in device::Copy::enqueue().
   device::Error enqueue(int device, const View& to, const View& from, uint64_t bytes);
   void start_now() { copy_.start_now(); }  // as device::Copy::start_now()
@@ -32,6 +36,8 @@ class Move {
   device::Error wait();
 
  private:
+  device::Error launch(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
+                       uint64_t bytes);
   device::Error launch();
 
   // Kept here so that the block lists outlive the kernel.

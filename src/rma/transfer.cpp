@@ -14,7 +14,7 @@ namespace {
 // Can a single copy or kernel make the move?
 bool moves_at_once(const Buffer& to, const Buffer& from) {
   if (to.on_device() && from.on_device() && to.device != from.device)
-    return to.contiguous() && from.contiguous() &&
+    return !to.by_kernel && to.contiguous() && from.contiguous() &&
            device::may_copy_across(to.device, from.device, from.view.address());
   if (to.contiguous() && from.contiguous()) return true;
   if (to.by_blocks || from.by_blocks) return false;
@@ -62,7 +62,9 @@ Error Transfer::begin(const Buffer& to, uint64_t to_at, const Buffer& from, uint
     return outcome_;
   }
   if (!moves_at_once(to, from)) return outcome_ = fall_back();
-  moving_ = start(to.on_device() ? to.device : from.device) == Error::none;
+  const bool by_kernel = to.by_kernel && from.on_device();
+  moving_ = (by_kernel ? move_.start_by_kernel(to.device, to.view, to_at, from.view, from_at, bytes)
+                       : start(to.on_device() ? to.device : from.device)) == Error::none;
   if (!moving_) outcome_ = fall_back();
   return outcome_;
 }

@@ -19,6 +19,7 @@ struct Buffer {
   packing::View view;
   int device = -1;         // whose copies and kernels can access it; -1: host memory
   bool by_blocks = false;  // kernels cannot access all of it
+  bool by_kernel = false;  // copies of device memory must not write to it (Runtime::copies_may_write())
 
   uint64_t bytes() const { return view.bytes(); }
   bool contiguous() const { return view.contiguous(); }

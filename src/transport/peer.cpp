@@ -9,6 +9,7 @@
 #include <bitset>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -29,8 +30,8 @@ using node::RankBlock;
 
 // The content that a peer-access probe expects. It depends on the job, the rank and its device, so that no
 // other memory contains the same.
-std::array<uint64_t, device::pool_probe_bytes / 8> probe_content(const Node& node, int owner, int device) {
-  std::array<uint64_t, device::pool_probe_bytes / 8> words;
+std::array<uint64_t, device::pool_read_bytes / 8> probe_content(const Node& node, int owner, int device) {
+  std::array<uint64_t, device::pool_read_bytes / 8> words;
   uint64_t number = static_cast<uint64_t>(owner) * node::devices_per_rank + static_cast<uint64_t>(device);
   uint64_t state = node.nonce().words[0] ^ (node.nonce().words[1] + number);
   for (uint64_t& word : words) {
@@ -72,8 +73,29 @@ void take_files(Node& node) {
 struct Decided {
   int device;
   Reason reason;
+  std::optional<bool> copies_may_write = {};
 };
 auto& decided = *new std::map<std::pair<int, int>, std::vector<Decided>>;
+
+// Does a copy there end, be it with an error? Empty: it is not known yet. Several ranks may write there at
+// once, so nobody compares the bytes.
+std::optional<bool> probe_writes(Node& node, int owner, int owner_device, int device) {
+  device::MappedMemory mapped;
+  void* const mine = device::pool_slab(device);
+  if (!mine || device::import_memory(owner, device, node.block(owner).probes[owner_device].memory, &mapped) !=
+                   Error::none)
+    return {};
+  if (!device::runtime()->copies_may_write(mapped.address())) return false;
+  const std::optional<Error> outcome =
+      device::try_copy(device, static_cast<char*>(mapped.address()) + device::pool_read_bytes,
+                       static_cast<char*>(mine) + device::pool_read_bytes, device::pool_written_bytes);
+  if (outcome == Error::not_ready)
+    log_line(LogLevel::warn,
+             "a copy from device %d to memory of rank %d does not end: messages to it are copied by their "
+             "receiver; calls that wait for the whole device may not return",
+             device, node.world_rank(owner));
+  return outcome ? std::optional(*outcome != Error::not_ready) : std::nullopt;
+}
 
 Error map_for(Node& node, int owner, int device, const RemoteMemory& remote, device::MappedMemory* mapped) {
   Error error = device::import_memory(owner, device, remote, mapped);
@@ -169,12 +191,21 @@ Reason decide_pair(Node& node, int owner, int owner_device, int device) {
   auto found = std::find_if(tried.begin(), tried.end(), [&](const Decided& j) { return j.device == device; });
   if (found != tried.end()) return found->reason;
   Reason reason = probe_pair(node, owner, owner_device, device);
-  tried.push_back({device, reason});
+  tried.push_back({.device = device, .reason = reason});
   if (reason == Reason::none)
     node.decide(owner, owner_device, node.rank(), Path::peer, reason, "");
   else if (decision.path == Path::unknown || known == Reason::no_context)
     node.decide(owner, owner_device, node.rank(), Path::staged, reason, device::runtime()->error_text());
   return reason;
+}
+
+bool copies_may_write(Node& node, int owner, int owner_device, int device) {
+  for (Decided& pair : decided[{owner, owner_device}]) {
+    if (pair.device != device || pair.reason != Reason::none) continue;
+    if (!pair.copies_may_write) pair.copies_may_write = probe_writes(node, owner, owner_device, device);
+    return pair.copies_may_write.value_or(false);
+  }
+  return false;
 }
 
 Reason reach(Node& node, int owner, int owner_device, int* device, const RemoteMemory& remote,

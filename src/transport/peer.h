@@ -4,7 +4,8 @@
 // first time that a device of the receiver accesses a device of the sender, the receiver runs a peer-access
 // probe: it maps a few bytes of known content, which the sender keeps there for this purpose, and compares
 // them. A mapping that succeeds but shows other bytes (seen with some container and isolation set-ups) must
-// not carry a message.
+// not carry a message. Before copies write to memory of the other, one of them writes to bytes that are kept
+// for this: with ROCm such a copy may never end.
 //
 // A sender does not know which device will receive. Its memory counts as peer-accessible if one device of the
 // receiver can access it: this device then copies for the others. Thread-safe under the engine's lock.
@@ -42,6 +43,9 @@ Reason decide_pair(Node& node, int owner, int owner_device, int device);
 // only another one can map it. Reason::none on success.
 Reason reach(Node& node, int owner, int owner_device, int* device, const RemoteMemory& remote,
              device::MappedMemory* mapped);
+// May copies of device memory that `device` makes write to memory of `owner_device` of node rank `owner`?
+// reach() has mapped such memory. Tries it once and stores the answer.
+bool copies_may_write(Node& node, int owner, int owner_device, int device);
 // Receiver: closes the mappings that `owner` has revoked since the last call.
 void follow_revocations(Node& node, int owner);
 

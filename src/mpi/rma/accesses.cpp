@@ -248,10 +248,10 @@ int Accesses::start(const std::shared_ptr<Access>& access) {
   std::optional<rma::Buffer> memory;  // of a mapped target
   if (!targets_.dynamic()) {
     if (const std::optional<MappedTarget> mapped = targets_.map(target, access->device()))
-      memory = access->target_in(mapped->address, mapped->device);
+      memory = access->target_in(*mapped);
   } else if (target == targets_.rank()) {
     // In a dynamic window, displacements are addresses.
-    memory = access->target_in(nullptr, -1);
+    memory = access->target_in({nullptr, -1});
     std::lock_guard lock(engine().mutex());
     if (!targets_.attached().locate(&*memory, 0, memory->bytes(), access->low(), access->high()))
       return MPI_ERR_RMA_RANGE;

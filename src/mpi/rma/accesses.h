@@ -54,8 +54,10 @@ class Access {
   bool in_request() const { return in_request_; }
   bool accumulates() const { return kind_ >= AccessKind::accumulate; }
 
-  // The target buffer, in a window that begins at `window`, in memory of `device` (-1: host memory).
-  rma::Buffer target_in(char* window, int device) const { return {layout_from(window), device}; }
+  // The target buffer, in a window that begins there.
+  rma::Buffer target_in(const MappedTarget& window) const {
+    return {.view = layout_from(window.address), .device = window.device, .by_kernel = window.by_kernel};
+  }
   // For memory that this process can access. accumulate() is complete on return: it waits for the accumulate
   // lock, and the caller must not hold the engine's lock. start() needs the engine's lock; unless `alone`,
   // the access may start together with others.

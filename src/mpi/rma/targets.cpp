@@ -142,10 +142,13 @@ void Targets::close() {
 const Targets::Mapping* Targets::mapping(int target, int device) {
   if (auto found = mappings_.find({target, device}); found != mappings_.end()) return &found->second;
   const Target& wanted = (*this)[target];
-  Mapping mapped{{}, device};
-  if (transport::reach(*engine().node(), node_ranks_[static_cast<size_t>(target)], wanted.device,
-                       &mapped.device, wanted.memory, &mapped.memory) != node::Reason::none)
+  Mapping mapped{{}, device, false};
+  node::Node& node = *engine().node();
+  const int owner = node_ranks_[static_cast<size_t>(target)];
+  if (transport::reach(node, owner, wanted.device, &mapped.device, wanted.memory, &mapped.memory) !=
+      node::Reason::none)
     return device == device_ ? nullptr : mapping(target, device_);
+  mapped.by_kernel = !transport::copies_may_write(node, owner, wanted.device, mapped.device);
   return &mappings_.emplace(std::pair(target, device), std::move(mapped)).first->second;
 }
 
@@ -155,7 +158,7 @@ std::optional<MappedTarget> Targets::map(int target, int device) {
   std::lock_guard lock(engine().mutex());
   const Mapping* mapped = mapping(target, device < 0 ? device_ : device);
   if (!mapped) return {};
-  return MappedTarget{static_cast<char*>(mapped->memory.address()), mapped->device};
+  return MappedTarget{static_cast<char*>(mapped->memory.address()), mapped->device, mapped->by_kernel};
 }
 
 rma::TargetWords* Targets::words(int target) {

@@ -40,7 +40,8 @@ struct Target {
 // Where this process accesses a mapped target.
 struct MappedTarget {
   char* address;
-  int device;  // of this process; -1: host memory
+  int device;              // of this process; -1: host memory
+  bool by_kernel = false;  // as in rma::Buffer
 };
 
 class Targets {
@@ -98,6 +99,7 @@ class Targets {
   struct Mapping {
     device::MappedMemory memory;
     int device;
+    bool by_kernel;
   };
   void export_memory(Target* mine, const std::vector<int>& node_ranks);
   bool share_words();
