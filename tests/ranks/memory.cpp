@@ -11,6 +11,7 @@
 #include <random>
 #include <thread>
 
+#include "exposed.h"
 #include "harness.h"
 
 using namespace ranks;
@@ -219,6 +220,34 @@ RANK_TEST(memory, M10_kernels_after_a_receive_see_the_message, 2) {
     Word found = 0;
     wrong.read(&found, sizeof(found));
     EXPECT(found == 0, "kernels found %lu wrong words in messages of %lu", found, count);
+  }
+}
+
+RANK_TEST(memory, M10_kernels_see_what_a_peer_has_put, 2) {
+  // Kernels read a window before and after a peer writes to it, and the host copies nothing: a GPU must not
+  // find what it has read before in its caches.
+  const int peer = partner();
+  constexpr int rounds = 40;
+  for (Word count : {Word{1}, Word{1000}, Word{100000}}) {
+    const auto bytes = static_cast<int>(count * sizeof(Word));
+    Exposed window(Place::device, count * sizeof(Word));
+    Memory out(Place::device, count * sizeof(Word)), wrong(Place::device, sizeof(Word));
+    const Word zero = 0;
+    wrong.write(&zero, sizeof zero);
+    for (int round = 0; round < rounds; ++round) {
+      auto seed_of = [&](int from) { return count * 1000 + static_cast<Word>(2 * round + from % 2); };
+      fill_words(reinterpret_cast<Word*>(out.data()), count, seed_of(rank));
+      synchronize();
+      MUST(MPI_Win_fence(0, window));
+      if (peer != MPI_PROC_NULL) MUST(MPI_Put(out, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window));
+      MUST(MPI_Win_fence(0, window));
+      if (peer != MPI_PROC_NULL)
+        count_wrong_words(reinterpret_cast<Word*>(window.memory().data()), count, seed_of(peer),
+                          reinterpret_cast<Word*>(wrong.data()));
+      synchronize();
+    }
+    const auto found = value_in<Word>(wrong);
+    EXPECT(found == 0, "kernels found %lu wrong words in windows of %lu", found, count);
   }
 }
 
