@@ -19,6 +19,7 @@ using Result = NcclLibrary::Result;
 // A communicator that this rank has finalized; other members may not have done so yet.
 struct Leaving {
   int device;
+  device::Context context;
   NcclLibrary::Communicator communicator;
   device::Stream stream;
   std::vector<device::Event> events;
@@ -61,6 +62,7 @@ void free_stream(device::Stream stream, const std::vector<device::Event>& events
 
 void end_those_that_all_have_left() {
   std::erase_if(leaving, [](const Leaving& one) {
+    if (one.context.is_gone()) return true;
     Result state = state_of(one.communicator);
     if (state == nccl_result::in_progress) return false;
     call_on(one.device, [&] {
@@ -104,6 +106,8 @@ NcclMember::~NcclMember() {
 bool NcclMember::reserve(uint64_t number, int device) {
   if (!nccl() || step_ == Step::never || (holder && holder != this) || number <= reserved_up_to_)
     return false;
+  // NCCL has no way to leave a communicator whose GPU was reset, so the other members abandon theirs.
+  if (context_.is_gone()) slot_.slot().nccl_failed.store(1, std::memory_order_release);
   if (slot_.slot().nccl_failed.load(std::memory_order_acquire)) {
     abandon();
     return false;
@@ -200,6 +204,7 @@ void NcclMember::begin_making(uint64_t number) {
     return;
   }
   device::Runtime& runtime = *device::runtime();
+  context_ = device::Context(device_);
   Error error = runtime.create_stream(device_, &stream_, device::StreamKind::urgent);
   device::Event event = nullptr;
   if (error == Error::none) error = runtime.create_event(device_, &event);
@@ -257,9 +262,10 @@ bool NcclMember::all_have_made(uint64_t number) {
 
 void NcclMember::give_back() {
   if (!communicator_) return;
+  if (context_.is_gone()) slot_.slot().nccl_failed.store(1, std::memory_order_release);
   if (slot_.slot().nccl_failed.load(std::memory_order_acquire)) return abandon();
   call_on(device_, [&] { return nccl()->finalize(communicator_); });
-  leaving.push_back({device_, communicator_, stream_, std::move(spare_)});
+  leaving.push_back({device_, context_, communicator_, stream_, std::move(spare_)});
   communicator_ = nullptr;
   stream_ = nullptr;
   spare_.clear();
@@ -267,13 +273,15 @@ void NcclMember::give_back() {
   end_those_that_all_have_left();
 }
 
-// Work that still runs on the communicator ends, in whatever state.
+// Work that still runs on the communicator ends, in whatever state. NCCL's part of a context that has ended
+// is left alone.
 void NcclMember::abandon() {
-  if (communicator_) call_on(device_, [&] { return nccl()->abort(communicator_); });
+  if (communicator_ && !context_.is_gone()) call_on(device_, [&] { return nccl()->abort(communicator_); });
   if (stream_) device::runtime()->synchronize_stream(stream_);
   for (const Flight& flight : flights_) spare_.push_back(flight.event);
   free_stream(stream_, spare_);
   communicator_ = nullptr;
+  context_ = {};
   stream_ = nullptr;
   spare_.clear();
   flights_.clear();

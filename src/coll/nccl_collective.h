@@ -10,9 +10,9 @@
 // streams.
 //
 // The members create the communicator at the first such collective. Then they also check whether each of them
-// has a GPU of its own, which NCCL requires unless its user allows ranks to share one. If something fails on one member, all members learn this through
-// the slot's memory and stop using NCCL. Nothing here blocks: NCCL creates, starts and finalizes in threads
-// of its own, and this class polls the state.
+// has a GPU of its own, which NCCL requires unless its user allows ranks to share one. If something fails on
+// one member, all members learn this through the slot's memory and stop using NCCL. Nothing here blocks: NCCL
+// creates, starts and finalizes in threads of its own, and this class polls the state.
 //
 // All of it belongs to one thread at a time (the engine's lock).
 
@@ -22,6 +22,7 @@
 
 #include "coll/gpu_collective.h"
 #include "coll/nccl_library.h"
+#include "device/context.h"
 
 namespace fairlead::coll {
 
@@ -70,6 +71,7 @@ class NcclMember {
   // Of the communicator. While it is `starting`, a collective is not in the stream yet.
   enum class Step { none, learning_id, making, agreeing, ready, starting, never } step_ = Step::none;
   int device_ = -1;
+  device::Context context_;
   NcclLibrary::Communicator communicator_ = nullptr;
   device::Stream stream_ = nullptr;
   // The collectives, in the order of their numbers: reserved, and then in the stream, each with the event of

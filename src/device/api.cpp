@@ -10,9 +10,10 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "device/runtime.h"
+#include "device/context.h"
 #include "fairlead/device.h"
 #include "fairlead/kernel.h"
 
@@ -43,16 +44,18 @@ Error current_device(int* device) {
   return runtime()->current_device(device);
 }
 
+std::mutex stream_mutex;
+auto& streams = *new std::map<int, std::pair<Stream, Context>>;
+
 Error stream_of(int device, Stream* stream) {
-  static std::mutex mutex;
-  static auto* streams = new std::map<int, Stream>;
-  std::lock_guard lock(mutex);
-  if (auto found = streams->find(device); found != streams->end()) {
-    *stream = found->second;
+  std::lock_guard lock(stream_mutex);
+  if (auto found = streams.find(device); found != streams.end() && !found->second.second.is_gone()) {
+    *stream = found->second.first;
     return Error::none;
   }
+  const Context context(device);
   Error error = runtime()->create_stream(device, stream, StreamKind::application);
-  if (error == Error::none) (*streams)[device] = *stream;
+  if (error == Error::none) streams[device] = {*stream, context};
   return error;
 }
 
@@ -105,7 +108,7 @@ using CodeImages = std::vector<CodeImage>;
 
 struct KernelEntry {
   const CodeImages* images;
-  std::map<int, Kernel> loaded;  // by device
+  std::map<int, std::pair<Kernel, Context>> loaded;  // by device
 };
 
 struct KernelTable {
@@ -141,16 +144,28 @@ int find_kernel(const char* name, int device, Kernel* kernel) {
                                         " is not in this program; add its source with "
                                         "fairlead_add_device_code() in CMake");
   auto& [images, loaded] = entry->second;
-  if (auto known = loaded.find(device); known != loaded.end()) {
-    *kernel = known->second;
+  if (auto known = loaded.find(device); known != loaded.end() && !known->second.second.is_gone()) {
+    *kernel = known->second.first;
     return FAIRLEAD_DEVICE_SUCCESS;
   }
+  const Context context(device);
   Error error = runtime()->find_kernel(device, images->data(), images->size(), name, kernel);
-  if (error == Error::none) loaded[device] = *kernel;
+  if (error == Error::none) loaded[device] = {*kernel, context};
   std::string provider = runtime()->name();
   if (error == Error::none || built_for(*images, provider)) return report(error);
   return report(Error::not_found, std::string("kernel ") + name + " was built without device code for " +
                                       provider + "; build with clang");
+}
+
+// What these functions have made on a device that they have reset. The provider has yet to notice.
+void forget(int device) {
+  {
+    std::lock_guard lock(stream_mutex);
+    streams.erase(device);
+  }
+  KernelTable& table = kernel_table();
+  std::lock_guard lock(table.mutex);
+  for (auto& [name, entry] : table.entries) entry.loaded.erase(device);
 }
 
 int launch(const char* name, int device, unsigned grid, unsigned block, void** arguments, Stream stream) {
@@ -218,6 +233,16 @@ int fairlead_device_set(int device) {
 
 int fairlead_device_get(int* device) {
   return required_runtime() ? report(current_device(device)) : no_provider();
+}
+
+int fairlead_device_reset(void) {
+  return with_runtime([](Runtime& gpu) {
+    int device = 0;
+    Error error = current_device(&device);
+    if (error == Error::none) error = gpu.reset(device);
+    if (error == Error::none) forget(device);
+    return error;
+  });
 }
 
 const char* fairlead_device_name(int device) {

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <set>
+#include <utility>
 
 #include "base/log.h"
 #include "base/options.h"
+#include "device/context.h"
 #include "device/waiting_calls.h"
 
 namespace fairlead::device {
@@ -22,6 +25,7 @@ struct Pool {
   size_t bytes = 0;
   bool refused = false;  // the driver refused the one request made
   bool for_peers = true;
+  Context context;
   // Maps from offset to size.
   std::map<size_t, size_t> free_pieces, taken_pieces;
 
@@ -34,6 +38,15 @@ struct Pool {
 
 // Indexed by device; the process never destroys it.
 auto& pools = *new std::map<int, Pool>;
+// Pieces in use of slabs that a reset of the device has freed. A new slab may have their addresses.
+auto& lost = *new std::multiset<const void*>;
+
+Pool& pool_of(int device) {
+  Pool& pool = pools[device];
+  if (!pool.context.is_gone()) return pool;
+  for (const auto& [offset, size] : pool.taken_pieces) lost.insert(pool.slab + offset);
+  return pool = Pool();
+}
 
 void* Pool::open(int device) {
   if (slab || refused) return slab;
@@ -41,6 +54,7 @@ void* Pool::open(int device) {
   if (!permission.may_make()) return nullptr;
   bytes = pool_probe_bytes + options().buffer_pool;
   void* address = nullptr;
+  context = Context(device);
   Error error = runtime()->allocate_for_peers(device, bytes, &address);
   if (error != Error::none) {
     for_peers = false;
@@ -84,13 +98,13 @@ void Pool::give_back(size_t offset) {
 
 void* pool_slab(int device) {
   std::lock_guard lock(mutex);
-  return pools[device].open(device);
+  return pool_of(device).open(device);
 }
 
 void* pool_allocate(int device, size_t bytes) {
   bytes = (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   std::lock_guard lock(mutex);
-  Pool& pool = pools[device];
+  Pool& pool = pool_of(device);
   if (!pool.open(device)) return nullptr;
   auto piece = std::find_if(pool.free_pieces.begin(), pool.free_pieces.end(),
                             [&](auto& p) { return p.second >= bytes; });
@@ -104,6 +118,12 @@ void* pool_allocate(int device, size_t bytes) {
 
 void pool_free(void* address) {
   std::lock_guard lock(mutex);
+  for (const auto& [device, pool] : pools) (void)pool_of(device);
+  // If a piece in use has the same address, it is freed by the other one's call.
+  if (const auto gone = lost.find(address); gone != lost.end()) {
+    lost.erase(gone);
+    return;
+  }
   for (auto& [device, pool] : pools)
     if (pool.holds(address))
       return pool.give_back(static_cast<size_t>(static_cast<char*>(address) - pool.slab));
@@ -111,7 +131,7 @@ void pool_free(void* address) {
 
 bool pool_is_for_peers(int device) {
   std::lock_guard lock(mutex);
-  return pools[device].for_peers;
+  return pool_of(device).for_peers;
 }
 
 size_t pool_bytes_in_use() {
@@ -125,7 +145,7 @@ size_t pool_bytes_in_use() {
 void pool_release() {
   std::lock_guard lock(mutex);
   for (auto& [device, pool] : pools)
-    if (pool.slab) runtime()->free(pool.slab);
+    if (pool.slab && !pool.context.is_gone()) runtime()->free(pool.slab);
   pools.clear();
 }
 

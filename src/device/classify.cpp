@@ -11,7 +11,6 @@
 #include <chrono>
 
 #include "base/options.h"
-#include "device/beside_captures.h"
 #include "device/known_ids.h"
 #include "device/waiting_calls.h"
 
@@ -103,11 +102,9 @@ void settle(const void* address, const Allocation& memory) {
   {
     const WaitingCalls::Permission permission;
     if (!permission.may_make()) return;
-    const BesideCaptures beside;
     before = runtime()->set_sync_memops(address);
   }
   if (before != Error::none) {
-    const BesideCaptures beside;
     int current = memory.device;
     (void)runtime()->current_device(&current);
     await_application(memory.device);

@@ -18,6 +18,7 @@
 
 #include "base/options.h"
 #include "device/classify.h"
+#include "device/context.h"
 #include "device/submit_copies.h"
 #include "device/waiting_calls.h"
 #include "observe/ranges.h"
@@ -75,6 +76,7 @@ std::atomic<uint64_t> prepared_devices = 0;  // one bit for each
 // The state of one device. The mutex guards all of it.
 struct CopyStreams {
   int device = 0;
+  Context context;
   std::vector<std::unique_ptr<CopyStream>> streams;
   std::vector<Event> idle_events;
   std::vector<Launch*> idle_launches;
@@ -82,6 +84,7 @@ struct CopyStreams {
   size_t turn = 0;
   bool by_direction = false;  // all copies that run are in the streams of their directions
 
+  void begin_anew(int device);
   Error add_stream();
   void add(Stream stream);
   Error take_copy_stream(const Submission& submission, CopyStream** taken);
@@ -102,12 +105,26 @@ namespace {
 auto& all_streams = *new std::map<int, CopyStreams>;
 
 CopyStreams& streams_of(int device) {
-  CopyStreams& streams = all_streams[device];
-  streams.device = device;
-  return streams;
+  const auto [entry, added] = all_streams.try_emplace(device);
+  if (added || entry->second.context.is_gone()) entry->second.begin_anew(device);
+  return entry->second;
 }
 
 }  // namespace
+
+// Copies that were running when the device was reset have failed.
+void CopyStreams::begin_anew(int of_device) {
+  device = of_device;
+  context = Context(device);
+  for (auto& lane : streams) {
+    while (!lane->running.empty()) end_first(*lane, Error::failed);
+    (void)runtime()->destroy_stream(lane->stream);
+  }
+  for (Event event : idle_events) (void)runtime()->destroy_event(event);
+  streams.clear();
+  idle_events.clear();
+  prepared_devices &= ~(uint64_t{1} << device);
+}
 
 Error CopyStreams::add_stream() {
   Stream stream = nullptr;
@@ -398,6 +415,10 @@ static void make_lacking(int device) {
 }
 
 bool prepare_copies(int device) {
+  {
+    std::lock_guard lock(mutex);
+    (void)streams_of(device);  // which may have been reset
+  }
   if (!(prepared_devices >> device & 1)) make_lacking(device);
   prepare_pageable_copies();
   return prepared_devices >> device & 1;
@@ -423,7 +444,6 @@ Error copy_now(int device, void* to, const void* from, size_t bytes) {
 
 std::optional<Error> try_copy(int device, void* to, const void* from, size_t bytes) {
   constexpr std::chrono::seconds patience{10};
-  const BesideCaptures beside;
   const WaitingCalls::Permission permission;
   Stream stream = nullptr;
   if (!permission.may_make() || runtime()->create_stream(device, &stream) != Error::none) return {};

@@ -14,6 +14,7 @@
 
 #include "base/options.h"
 #include "base/rate_limit.h"
+#include "device/context.h"
 #include "device/waiting_calls.h"
 
 namespace fairlead::device {
@@ -24,6 +25,7 @@ class Mapping {
   uint64_t base, size, id;
   IpcHandle handle;
   void* address;
+  Context context;
   int users = 0;
   bool forgotten = false;  // close as soon as `users` is 0
 };
@@ -72,6 +74,7 @@ void close_where_idle(bool wait) {
   wait = wait && permission.may_wait();
   std::map<int, bool> idle;
   std::erase_if(closing, [&](const Mapping& mapping) {
+    if (mapping.context.is_gone()) return true;
     auto [entry, unknown] = idle.try_emplace(mapping.device, wait);
     if (unknown && !wait) entry->second = runtime()->query_device(mapping.device) == Error::none;
     if (entry->second) runtime()->ipc_close(mapping.device, mapping.address);
@@ -101,15 +104,17 @@ void close_files(Matches matches) {
 // CUDA places small allocations inside larger blocks. While such a block exists, a mapping of an allocation
 // shows what is allocated at its place later, too, and as long as it is open the driver maps there no memory
 // of another length. The handles of two allocations at one place differ in the word of their length only.
-bool is_same_place(const IpcHandle& one, uint64_t one_size, const IpcHandle& other, uint64_t other_size) {
-  if (!runtime()->ipc_handles_tell_memory()) return false;
+// Those of two contexts are never at one place, whatever the handles are.
+template <class One, class Other>
+bool is_same_place(const One& one, const Other& other) {
+  if (!runtime()->ipc_handles_tell_memory() || one.id >> context_bit != other.id >> context_bit) return false;
   constexpr size_t words = sizeof(IpcHandle) / sizeof(uint64_t);
-  const auto a = std::bit_cast<std::array<uint64_t, words>>(one);
-  const auto b = std::bit_cast<std::array<uint64_t, words>>(other);
+  const auto a = std::bit_cast<std::array<uint64_t, words>>(one.handle);
+  const auto b = std::bit_cast<std::array<uint64_t, words>>(other.handle);
   size_t lengths = 0;
   for (size_t i = 0; i < words; ++i) {
     if (a[i] == b[i]) continue;
-    if (a[i] != one_size || b[i] != other_size || ++lengths > 1) return false;
+    if (a[i] != one.size || b[i] != other.size || ++lengths > 1) return false;
   }
   return true;
 }
@@ -172,7 +177,7 @@ bool exists(uint64_t base, uint64_t id) {
 // Existing mappings in other processes show the new contents.
 bool is_same_memory(const Export& old, const Export& fresh) {
   return !old.refused && !fresh.refused && !fresh.by_file && old.size == fresh.size &&
-         is_same_place(old.handle, old.size, fresh.handle, fresh.size);
+         is_same_place(old, fresh);
 }
 
 // Importers need a notice only for memory that was exported.
@@ -247,24 +252,25 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
   auto shows = [&](const Mapping& m) {
     if (m.owner != owner || m.base != remote.base) return false;
     if (m.id == remote.id && m.size == remote.size) return true;
-    return !remote.by_file && m.size >= remote.size &&
-           is_same_place(m.handle, m.size, remote.handle, remote.size);
+    return !remote.by_file && m.size >= remote.size && is_same_place(m, remote);
   };
-  auto found = take([&](const Mapping& m) { return m.device == device && shows(m); });
+  auto found = take([&](const Mapping& m) { return m.device == device && shows(m) && !m.context.is_gone(); });
   const bool known = found != mappings.end();
   if (known) {
     found->id = remote.id;
   } else {
-    // Any other mapping that overlaps this address range of the exporter is stale.
+    // Any other mapping that overlaps this address range of the exporter is stale, and so are those that
+    // ended with the context of their device.
     auto stale = [&](const Mapping& m) {
       bool overlaps = m.owner == owner && m.base < remote.base + remote.size && remote.base < m.base + m.size;
-      return overlaps && !shows(m);
+      return m.context.is_gone() || (overlaps && !shows(m));
     };
     forget_if(stale);
     // A program that only calls MPI_Test never waits, so idle devices are detected here as well: a query is
     // much cheaper than the import below.
     if (any_closing && look_again.due()) close_where_idle(false);
-    Mapping fresh{owner, device, remote.base, remote.size, remote.id, remote.handle, nullptr, 0, false};
+    Mapping fresh{owner,         device,  remote.base,     remote.size, remote.id,
+                  remote.handle, nullptr, Context(device), 0,           false};
     Error error = import_once(owner, device, remote, &fresh.address);
     if (error == Error::already_mapped || error == Error::out_of_memory) {
       // The cause may be a stale mapping, or too many mappings.
@@ -297,6 +303,10 @@ MappedMemory::~MappedMemory() {
   std::lock_guard lock(mutex);
   if (--mapping_->users == 0 && mapping_->forgotten)
     close(std::find_if(mappings.begin(), mappings.end(), [&](const Mapping& m) { return &m == mapping_; }));
+}
+
+bool MappedMemory::is_gone() const {
+  return mapping_ && mapping_->context.is_gone();
 }
 
 void forget_import(int owner, uint64_t base, uint64_t id) {

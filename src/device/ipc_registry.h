@@ -66,6 +66,7 @@ class MappedMemory {
   MappedMemory& operator=(MappedMemory&& other) noexcept;
   ~MappedMemory();
   void* address() const { return address_; }
+  bool is_gone() const;  // with the context of its device
 
  private:
   friend Error import_memory(int, int, const RemoteMemory&, MappedMemory*);

@@ -10,14 +10,18 @@
 #include <vector>
 
 #include "base/options.h"
-#include "device/runtime.h"
 #include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
 
+struct Idle {
+  unsigned char* address;
+  Context context;
+};
+
 std::mutex mutex;
-auto& idle = *new std::map<size_t, std::vector<unsigned char*>>;
+auto& idle = *new std::map<size_t, std::vector<Idle>>;
 size_t total = 0;       // in use and idle
 size_t total_long = 0;  // of that, in long buffers
 
@@ -26,9 +30,10 @@ bool is_long(size_t bytes) {
   return bytes > options().network_memory / 8;
 }
 
-}  // namespace
-
-namespace {
+void count(size_t bytes, bool added) {
+  total += added ? bytes : -bytes;
+  if (is_long(bytes)) total_long += added ? bytes : -bytes;
+}
 
 // Four sizes for each power of two, so that messages of similar length use the same buffers.
 size_t common_size(size_t bytes) {
@@ -36,16 +41,23 @@ size_t common_size(size_t bytes) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// The caller holds the lock. Takes an idle buffer of one of these sizes; null if there is none.
-unsigned char* take_idle(size_t* bytes, size_t longest) {
+// The caller holds the lock. Takes an idle buffer of one of these sizes; null if there is none. Those of a
+// device that was reset are no more.
+unsigned char* take_idle(size_t* bytes, size_t longest, Context* context) {
   for (auto fitting = idle.lower_bound(*bytes); fitting != idle.end() && fitting->first <= longest;
        ++fitting) {
     auto& [size, list] = *fitting;
-    if (list.empty()) continue;
-    *bytes = size;
-    unsigned char* taken = list.back();
-    list.pop_back();
-    return taken;
+    while (!list.empty()) {
+      const Idle taken = list.back();
+      list.pop_back();
+      if (taken.context.is_gone()) {
+        count(size, false);
+        continue;
+      }
+      *bytes = size;
+      *context = taken.context;
+      return taken.address;
+    }
   }
   return nullptr;
 }
@@ -57,18 +69,17 @@ unsigned char* take_idle(size_t* bytes, size_t longest) {
 PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(common_size(bytes)) {
   if (bytes == 0) return;
   std::lock_guard lock(mutex);
-  if ((pinned_ = take_idle(&bytes_, 2 * bytes_))) return;
+  if ((pinned_ = take_idle(&bytes_, 2 * bytes_, &context_))) return;
   void* fresh = nullptr;
   const size_t limit = options().network_memory;
   const bool has_room = total + bytes_ <= limit && (!is_long(bytes_) || total_long + bytes_ <= limit / 2);
   if (has_room && runtime() && runtime()->in_use())
     if (const WaitingCalls::Permission permission; permission.may_make())
-      (void)runtime()->allocate_pinned(bytes_, &fresh);
+      (void)allocate_pinned(bytes_, &fresh, &context_);
   if (fresh) {
     pinned_ = static_cast<unsigned char*>(fresh);
-    total += bytes_;
-    if (is_long(bytes_)) total_long += bytes_;
-  } else if (!(pinned_ = take_idle(&bytes_, SIZE_MAX))) {
+    count(bytes_, true);
+  } else if (!(pinned_ = take_idle(&bytes_, SIZE_MAX, &context_))) {
     ordinary_ = HostBuffer(bytes);
   }
 }
@@ -76,15 +87,19 @@ PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(common_size(bytes)) {
 PinnedBuffer::~PinnedBuffer() {
   if (!pinned_) return;
   std::lock_guard lock(mutex);
-  idle[bytes_].push_back(pinned_);
+  if (context_.is_gone())
+    count(bytes_, false);
+  else
+    idle[bytes_].push_back({pinned_, context_});
 }
 
 void release_pinned() {
   std::lock_guard lock(mutex);
   for (auto& [bytes, list] : idle) {
-    for (unsigned char* address : list) runtime()->free_pinned(address);
-    total -= bytes * list.size();
-    if (is_long(bytes)) total_long -= bytes * list.size();
+    for (const Idle& one : list) {
+      if (!one.context.is_gone()) runtime()->free_pinned(one.address);
+      count(bytes, false);
+    }
   }
   idle.clear();
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/host_buffer.h"
+#include "device/context.h"
 
 namespace fairlead::device {
 
@@ -21,6 +22,7 @@ class PinnedBuffer {
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
     std::swap(bytes_, other.bytes_);
     std::swap(pinned_, other.pinned_);
+    std::swap(context_, other.context_);
     std::swap(ordinary_, other.ordinary_);
     return *this;
   }
@@ -33,6 +35,7 @@ class PinnedBuffer {
  private:
   size_t bytes_ = 0;
   unsigned char* pinned_ = nullptr;
+  Context context_;
   HostBuffer ordinary_;
 };
 

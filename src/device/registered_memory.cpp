@@ -5,38 +5,51 @@
 #include <map>
 
 #include "base/log.h"
-#include "device/runtime.h"
+#include "device/context.h"
 #include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
 
 struct Registration {
+  struct Place {
+    void* address;
+    Context context;
+  };
   size_t bytes;
   bool refused;
-  std::map<int, void*> for_kernels;  // by device
+  Context context;
+  std::map<int, Place> for_kernels;  // by device
 };
 auto& registrations = *new std::map<void*, Registration>;
 
 }  // namespace
 
 bool register_memory(void* start, size_t bytes) {
-  if (auto known = registrations.find(start); known != registrations.end()) return !known->second.refused;
+  if (auto known = registrations.find(start);
+      known != registrations.end() && !known->second.context.is_gone())
+    return !known->second.refused;
   const WaitingCalls::Permission permission;
   if (!permission.may_make()) return false;
-  const bool refused = runtime()->register_host(start, bytes) != Error::none;
+  int device = -1;
+  const bool refused = runtime()->register_host(start, bytes, &device) != Error::none;
   if (refused) log_line(LogLevel::info, "shared memory could not be registered: %s", runtime()->error_text());
-  registrations[start] = {bytes, refused, {}};
+  registrations[start] = {bytes, refused, Context(device), {}};
   return !refused;
 }
 
 void* registered_for_kernels(int device, void* start) {
   const auto registration = registrations.find(start);
   if (registration == registrations.end() || registration->second.refused) return nullptr;
-  std::map<int, void*>& known = registration->second.for_kernels;
+  if (registration->second.context.is_gone() &&
+      (WaitingCalls::in_thread_of_library || !register_memory(start, registration->second.bytes)))
+    return nullptr;
+  auto& known = registration->second.for_kernels;
   const auto found = known.find(device);
-  if (found != known.end()) return found->second;
-  return known[device] = runtime()->address_for_kernels(device, start);
+  if (found != known.end() && !found->second.context.is_gone()) return found->second.address;
+  const Context context(device);
+  known[device] = {runtime()->address_for_kernels(device, start), context};
+  return known[device].address;
 }
 
 size_t registered_bytes() {
@@ -48,7 +61,9 @@ size_t registered_bytes() {
 
 void unregister_memory() {
   std::erase_if(registrations, [](auto& entry) {
-    return entry.second.refused || runtime()->unregister_host(entry.first) == Error::none;
+    const auto& [start, registration] = entry;
+    return registration.refused || registration.context.is_gone() ||
+           runtime()->unregister_host(start) == Error::none;
   });
 }
 

@@ -15,6 +15,10 @@
 //  - Addresses are unified: the addresses determine the direction of a copy.
 //  - Captures of graphs by the program and calls of the library do not concern each other, whichever thread
 //    captures (guarded.h). Exceptions: query_device(), and calls that name a captured stream or event.
+//  - What is made on a device belongs to its context, which ends when the program resets the device
+//    (context_number()). A stream, event, graph or kernel of a context that has ended never reaches the
+//    driver: calls that destroy it do nothing, and others fail (the simulated GPU ends the process). Memory
+//    is known by its address only, so its owner must remember the context (context.h).
 
 #pragma once
 
@@ -48,15 +52,19 @@ enum class MemoryKind : uint8_t {
 };
 const char* to_string(MemoryKind kind);
 
+inline constexpr int context_bit = 48;
+
 // The driver's description of an address. For MemoryKind::host all other fields are zero.
 struct Allocation {
   MemoryKind kind = MemoryKind::host;
   bool exportable = false;  // ipc_export() may succeed
-  int device = -1;          // whose memory it is; if that has no access to it, one that has
-  uintptr_t base = 0;       // start of the allocation that contains the address
-  size_t size = 0;          // its length in bytes
-  uint64_t id = 0;          // never reused within a process; distinguishes a new allocation at an old address
-  bool ordinary = false;    // device memory as allocate() makes it: not managed, stream-ordered or virtual
+  int device = -1;      // whose memory it is; if that has no access to it, one that has
+  uintptr_t base = 0;  // start of the allocation that contains the address
+  size_t size = 0;     // its length in bytes
+  // Never reused within a process; distinguishes a new allocation at an old address. The bits from
+  // context_bit on tell the context: memory at the same place of another one is never the same.
+  uint64_t id = 0;
+  bool ordinary = false;  // device memory as allocate() makes it: not managed, stream-ordered or virtual
 };
 
 struct DeviceInfo {
@@ -140,6 +148,11 @@ class Runtime {
   // Returns the compilation target of the device, for example "gfx90a" or "sm_90"; "" if it is unknown.
   virtual std::string architecture(int) { return {}; }
   virtual bool has_context(int device) = 0;  // does not create one
+  // How many contexts in which this process had made something have ended, by cudaDeviceReset(),
+  // cuDevicePrimaryCtxReset(), hipDeviceReset() or the end of the driver. query() of device memory,
+  // has_context(), calls that make something and calls that fail notice that; this function asks nobody.
+  virtual uint32_t context_number(int device) const = 0;
+  virtual Error reset(int device) = 0;  // for the application, not for the library
   virtual Error current_device(int* device) = 0;
   virtual Error set_current_device(int device) = 0;  // for the application, not for the library
   // Calls `work` while `device` is this thread's current device, for libraries that use the current device.
@@ -172,9 +185,11 @@ class Runtime {
   // neither other devices nor the CPU have.
   virtual Error allocate_virtual_in(int location, int device, size_t bytes, void** address) = 0;
   virtual Error free(void* address) = 0;  // frees memory from any function above
-  virtual Error allocate_pinned(size_t bytes, void** address) = 0;
+  // Page-locked memory is usable by every device, but ends with the context of one: that of `*device`, or if
+  // that is -1 of any device in use, which is returned. Null: the caller need not know.
+  virtual Error allocate_pinned(size_t bytes, void** address, int* device = nullptr) = 0;
   virtual Error free_pinned(void* address) = 0;
-  virtual Error register_host(void* address, size_t bytes) = 0;  // usable by every device
+  virtual Error register_host(void* address, size_t bytes, int* device = nullptr) = 0;
   virtual Error unregister_host(void* address) = 0;
   // Where kernels of a device find memory that was given to register_host(); null if they do not.
   virtual void* address_for_kernels(int, void* registered) { return registered; }

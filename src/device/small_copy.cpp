@@ -18,6 +18,7 @@ constexpr uint32_t untouched = 0xa7c3195d;  // any value works; this one is rare
 
 std::mutex mutex;
 bool tried = false;
+Context context;  // of all slots
 auto& idle = *new std::vector<unsigned char*>;
 
 // Returns whether no word holds the pattern any more. If the data itself contains the pattern, the caller
@@ -35,7 +36,7 @@ void make_slots() {
   if (!permission.may_make()) return;
   tried = true;
   void* slab = nullptr;
-  if (runtime()->allocate_pinned(slots * small_copy_bytes, &slab) == Error::none)
+  if (allocate_pinned(slots * small_copy_bytes, &slab, &context) == Error::none)
     for (size_t i = 0; i < slots; ++i)
       idle.push_back(static_cast<unsigned char*>(slab) + i * small_copy_bytes);
 }
@@ -45,15 +46,20 @@ void make_slots() {
 Slot Slot::take() {
   Slot slot;
   std::lock_guard lock(mutex);
+  if (context.is_gone()) {
+    idle.clear();
+    tried = false;
+  }
   if (!tried) make_slots();
   if (idle.empty()) return slot;
   slot.data_ = idle.back();
+  slot.context_ = context;
   idle.pop_back();
   return slot;
 }
 
 Slot::~Slot() {
-  if (!data_) return;
+  if (!data_ || context_.is_gone()) return;
   std::lock_guard lock(mutex);
   idle.push_back(data_);
 }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "device/context.h"
 #include "device/copy.h"
 
 namespace fairlead::device {
@@ -25,6 +26,7 @@ class Slot {
   Slot(Slot&& other) noexcept { *this = std::move(other); }
   Slot& operator=(Slot&& other) noexcept {
     std::swap(data_, other.data_);
+    std::swap(context_, other.context_);
     return *this;
   }
   ~Slot();
@@ -32,6 +34,7 @@ class Slot {
 
  private:
   unsigned char* data_ = nullptr;
+  Context context_;
 };
 
 // Copies any number of bytes and waits; small copies use a slot or the CPU.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "device/classify.h"
+#include "device/context.h"
 
 namespace fairlead::device {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 // The CPU fills or empties one half while the device copies to or from the other.
 constexpr size_t half = size_t{512} << 10;
 char* pinned = nullptr;
+Context context;  // of that
 std::atomic<bool> prepared = false;
 
 // Where device memory was found in this period, in which streams wait: a query takes about a microsecond. Of
@@ -24,6 +26,7 @@ std::atomic<bool> prepared = false;
 struct Range {
   uintptr_t base = 0;
   size_t bytes = 0;
+  Context context;
 };
 std::array<Range, 16> known;
 size_t found = 0;
@@ -33,9 +36,10 @@ MemoryKind kind_of(const void* address) {
   if (certainly_host(address)) return MemoryKind::host;
   const auto at = reinterpret_cast<uintptr_t>(address);
   for (const Range& range : known)
-    if (at - range.base < range.bytes) return MemoryKind::device;
+    if (at - range.base < range.bytes && !range.context.is_gone()) return MemoryKind::device;
   const Allocation memory = classify(address);
-  if (memory.kind == MemoryKind::device) known[found++ % known.size()] = {memory.base, memory.size};
+  if (memory.kind == MemoryKind::device)
+    known[found++ % known.size()] = {memory.base, memory.size, Context(memory.device)};
   return memory.kind;
 }
 
@@ -99,7 +103,8 @@ void prepare_pageable_copies() {
   prepared = true;
   const WaitingCalls::Permission permission;
   void* made = nullptr;
-  if (!pinned && permission.may_make() && runtime()->allocate_pinned(2 * half, &made) == Error::none)
+  if (context.is_gone()) pinned = nullptr;
+  if (!pinned && permission.may_make() && allocate_pinned(2 * half, &made, &context) == Error::none)
     pinned = static_cast<char*>(made);
 }
 
@@ -122,9 +127,10 @@ Submission::Way Submission::way_of(const CopyItem& item) {
     way.direction = Direction::out;
   else if (from != MemoryKind::device)
     way.direction = Direction::in;
-  if (pinned && to == MemoryKind::host)
+  if (!pinned || context.is_gone()) return way;
+  if (to == MemoryKind::host)
     way.carried = Carried::to_host;
-  else if (pinned && from == MemoryKind::host)
+  else if (from == MemoryKind::host)
     way.carried = Carried::from_host;
   return way;
 }

@@ -13,6 +13,7 @@
 #include "base/library_thread.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "device/context.h"
 #include "device/waiting_calls.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
@@ -36,6 +37,7 @@ constexpr unsigned blocks_per_multiprocessor = 8;
 // The state that the kernels of one device share.
 struct KernelContext {
   int device = -1;
+  device::Context context;
   unsigned move_blocks = 1;  // number of blocks that fill the device
   device::Stream stream = nullptr;
   uint64_t* flags = nullptr;     // page-locked
@@ -56,11 +58,12 @@ Error make(KernelContext& context, int device) {
   void *flags = nullptr, *counters = nullptr;
   device::DeviceInfo info;
   context.device = device;
+  context.context = device::Context(device);
   if (runtime.device_info(device, &info) == Error::none)
     context.move_blocks =
         static_cast<unsigned>(std::max(info.multiprocessors, 1)) * blocks_per_multiprocessor;
   Error error = runtime.create_stream(device, &context.stream, device::StreamKind::urgent);
-  if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *context.flags, &flags);
+  if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *context.flags, &flags, &device);
   if (error == Error::none) error = runtime.allocate(device, places * sizeof *context.counters, &counters);
   context.flags = static_cast<uint64_t*>(flags);
   context.counters = static_cast<uint32_t*>(counters);
@@ -76,6 +79,10 @@ Error make(KernelContext& context, int device) {
 KernelContext& context_of(int device) {
   std::lock_guard lock(mutex);
   KernelContext& context = contexts[device];
+  if (context.context.is_gone()) {
+    if (context.stream) (void)device::runtime()->destroy_stream(context.stream);
+    context = KernelContext();
+  }
   if (context.state == Error::not_ready)
     if (const device::WaitingCalls::Permission permission; permission.may_make())
       context.state = make(context, device);
@@ -120,6 +127,7 @@ Error KernelRun::start(int device, Launch launch) {
   }
   if (place_ == places) return Error::not_ready;
   context_ = &context;
+  made_in_ = context.context;
   if (!word_) tell({context.flags + place_, context.flags + place_}, ++context.last_value);
   if (observe::tracing()) since_ = observe::now();
   Error error =
@@ -161,6 +169,11 @@ Error KernelRun::move(int device, const Side& to, uint64_t to_at, const Side& fr
 Error KernelRun::poll() {
   if (!active_) return Error::none;
   KernelContext& context = *context_;
+  if (made_in_.is_gone()) {
+    active_ = false;
+    word_ = {};
+    return Error::failed;
+  }
   uint64_t seen = std::atomic_ref(*word_.address).load(std::memory_order_acquire);
   Error error = seen == value_ ? Error::none : Error::not_ready;
   if (error == Error::not_ready && ++polls_ % polls_between_questions == 0) {
@@ -195,6 +208,7 @@ void prepare_kernel_runs(int device) {
 void release_kernel_runs() {
   std::lock_guard lock(mutex);
   for (auto& [device, context] : contexts) {
+    if (context.context.is_gone()) continue;
     if (context.stream) device::runtime()->destroy_stream(context.stream);
     if (context.flags) device::runtime()->free_pinned(context.flags);
     if (context.counters) device::runtime()->free(context.counters);

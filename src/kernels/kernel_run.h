@@ -9,7 +9,7 @@
 #include <atomic>
 #include <thread>
 
-#include "device/runtime.h"
+#include "device/context.h"
 #include "kernels/blocks.h"
 #include "kernels/reduce.h"
 
@@ -60,6 +60,7 @@ class KernelRun {
   device::Error start(int device, Launch launch);
 
   KernelContext* context_ = nullptr;
+  device::Context made_in_;
   int place_ = -1;  // index of the flag and of the counter
   EndWord word_;    // the flag, unless the caller has given another one
   uint64_t value_ = 0;

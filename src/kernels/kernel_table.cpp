@@ -13,6 +13,7 @@
 
 #include "base/log.h"
 #include "base/rate_limit.h"
+#include "device/context.h"
 #include "device/cuda_hip/gpu_targets.h"
 #include "device/waiting_calls.h"
 #include "kernels/reduce.h"
@@ -63,14 +64,17 @@ class KernelTable {
   struct Known {
     Kernel kernel = nullptr;
     Error outcome = Error::not_ready;  // result of loading the kernel, once the device was idle
-    int failures = 0;                  // failures of the driver for unknown reasons
+    device::Context context;
+    int failures = 0;  // failures of the driver for unknown reasons
   };
   // Attempts are a millisecond apart: reasons that pass are over by then.
   static constexpr int most_failures = 10000;
 
   Known known_of(const Key& key) {
     std::lock_guard lock(mutex_);
-    return kernels_[key];
+    Known& known = kernels_[key];
+    if (known.context.is_gone()) known = {};
+    return known;
   }
 
   Known load(const Key& key, const std::string& name) {
@@ -87,6 +91,7 @@ class KernelTable {
     later.failures = known_of(key).failures;
     const device::WaitingCalls::Permission permission;
     if (!permission) return later;
+    known.context = device::Context(device);
     known.outcome = device::runtime()->query_loading(device);
     if (known.outcome != Error::none) return later;
     const std::vector<device::CodeImage>& code = code_of(images);

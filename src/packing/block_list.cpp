@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/host_buffer.h"
 #include "device/buffer_pool.h"
@@ -14,6 +15,7 @@
 namespace fairlead::packing {
 namespace {
 
+using device::Context;
 using device::Error;
 using kernels::Block;
 
@@ -25,60 +27,80 @@ constexpr int in_host_memory = -1;
 int in_pool_of(int device) {
   return -2 - device;
 }
+bool is_in_pool(const TableMemory& memory) {
+  return memory.place < in_host_memory;
+}
 
-// Memory of unused tables, by device and size. Sizes are powers of two.
-struct Idle {
+// Memory of unused tables, by place and size, and of those in use. Sizes are powers of two.
+struct Known {
   std::mutex mutex;
-  std::multimap<std::pair<int, size_t>, void*> memory;
-  std::map<const void*, std::pair<int, size_t>> in_use;
+  std::multimap<std::pair<int, size_t>, TableMemory> idle;
+  std::map<const void*, TableMemory> in_use;
 };
-Idle& idle() {
-  static auto* only = new Idle;  // types may outlive static objects
+Known& known() {
+  static auto* only = new Known;  // types may outlive static objects
   return *only;
 }
 
-Error allocate(std::pair<int, size_t> kind, void** memory) {
-  auto [device, bytes] = kind;
-  if (device < in_host_memory) {
-    *memory = device::pool_allocate(in_pool_of(device), bytes);
-    return *memory ? Error::none : Error::out_of_memory;
+Error allocate(TableMemory* memory) {
+  const int place = memory->place;
+  memory->context = Context(is_in_pool(*memory) ? in_pool_of(place) : place);
+  if (is_in_pool(*memory)) {
+    memory->address = device::pool_allocate(in_pool_of(place), memory->bytes);
+    return memory->address ? Error::none : Error::out_of_memory;
   }
   const device::WaitingCalls::Permission permission;
   if (!permission.may_make()) return Error::out_of_memory;
-  return device == in_host_memory ? device::runtime()->allocate_pinned(bytes, memory)
-                                  : device::runtime()->allocate(device, bytes, memory);
+  return place == in_host_memory ? device::allocate_pinned(memory->bytes, &memory->address, &memory->context)
+                                 : device::runtime()->allocate(place, memory->bytes, &memory->address);
 }
 
-void free_table(void* memory, int device) {
-  if (device < in_host_memory) return device::pool_free(memory);
-  device == in_host_memory ? device::runtime()->free_pinned(memory) : device::runtime()->free(memory);
+void free_table(const TableMemory& memory) {
+  if (is_in_pool(memory)) return device::pool_free(memory.address);
+  if (memory.context.is_gone()) return;
+  memory.place == in_host_memory ? device::runtime()->free_pinned(memory.address)
+                                 : device::runtime()->free(memory.address);
+}
+
+// The caller holds the lock.
+void free_what_is_gone() {
+  std::erase_if(known().idle, [](const auto& entry) {
+    const bool gone = entry.second.context.is_gone();
+    if (gone) free_table(entry.second);
+    return gone;
+  });
 }
 
 // Takes host memory if the program has filled the device, and memory of the pool if no other can be had now.
-Error take(int device, size_t bytes, void** memory) {
+Error take(int device, size_t bytes, TableMemory* memory) {
   Error error = Error::out_of_memory;
-  std::lock_guard lock(idle().mutex);
+  std::lock_guard lock(known().mutex);
+  free_what_is_gone();
   for (int place : {device, in_host_memory, in_pool_of(device)}) {
-    std::pair<int, size_t> kind{place, std::bit_ceil(bytes)};
-    if (auto found = idle().memory.find(kind); found != idle().memory.end()) {
+    *memory = {nullptr, place, std::bit_ceil(bytes), {}};
+    if (auto found = known().idle.find({place, memory->bytes}); found != known().idle.end()) {
       *memory = found->second;
-      idle().memory.erase(found);
+      known().idle.erase(found);
       error = Error::none;
     } else {
-      error = allocate(kind, memory);
+      error = allocate(memory);
     }
-    if (error == Error::none) idle().in_use[*memory] = kind;
+    if (error == Error::none) known().in_use[memory->address] = *memory;
     if (error != Error::out_of_memory) return error;
   }
   return error;
 }
 
-void give_back(const void* memory) {
-  std::lock_guard lock(idle().mutex);
-  auto found = idle().in_use.find(memory);
-  if (found == idle().in_use.end()) return;  // MPI_Finalize has freed it already
-  idle().memory.emplace(found->second, const_cast<void*>(memory));
-  idle().in_use.erase(found);
+// If the memory is gone, another table may have its address.
+void give_back(const TableMemory& memory) {
+  std::lock_guard lock(known().mutex);
+  auto found = known().in_use.find(memory.address);
+  if (found == known().in_use.end()) return;  // MPI_Finalize has freed it already
+  const bool gone = memory.context.is_gone();
+  if (gone) free_table(memory);
+  if (gone != found->second.context.is_gone()) return;
+  known().in_use.erase(found);
+  if (!gone) known().idle.emplace(std::pair(memory.place, memory.bytes), memory);
 }
 
 // Appends the blocks of `tree`; false if there are more than `most`.
@@ -122,7 +144,7 @@ BlockList::BlockList(std::vector<Block> blocks, uint64_t bytes) : blocks_(std::m
 // Another list may fill a table again while a kernel reads it. The callers prevent this: they wait for their
 // moves before they release the list, which orders uploads and kernels.
 BlockList::~BlockList() {
-  for (auto& [device, table] : tables_) give_back(table.blocks);
+  for (auto& [device, table] : tables_) give_back(table.memory);
 }
 
 BlockList::Run BlockList::run_at(uint64_t position) const {
@@ -143,13 +165,16 @@ bool BlockList::operator==(const BlockList& other) const {
 Error BlockList::table_on(int device, kernels::BlockTable* table) const {
   std::lock_guard lock(mutex_);
   auto [entry, added] = tables_.try_emplace(device);
-  Error error = added ? upload(device, &entry->second) : Error::none;
-  *table = entry->second;
+  const bool gone = !added && entry->second.memory.context.is_gone();
+  if (gone) give_back(entry->second.memory);
+  const bool lacks = added || gone;
+  Error error = lacks ? upload(device, &entry->second) : Error::none;
+  *table = entry->second.on_device;
   if (error != Error::none) tables_.erase(entry);
   return error;
 }
 
-Error BlockList::upload(int device, kernels::BlockTable* table) const {
+Error BlockList::upload(int device, Table* table) const {
   size_t count = blocks_.size();
   // About as many buckets as blocks: a bucket then holds one or two.
   unsigned shift = static_cast<unsigned>(std::bit_width(std::max<uint64_t>(bytes_ / count, 1)) - 1);
@@ -170,24 +195,25 @@ Error BlockList::upload(int device, kernels::BlockTable* table) const {
     }
     firsts[buckets - 1] = static_cast<uint32_t>(count - 1);
   }
-  void* memory = nullptr;
+  TableMemory memory;
   if (Error error = take(device, bytes, &memory); error != Error::none) return error;
-  if (Error error = device::copy_now(device, memory, image.data(), bytes); error != Error::none) {
+  if (Error error = device::copy_now(device, memory.address, image.data(), bytes); error != Error::none) {
     give_back(memory);
     return error;
   }
-  *table = {memory, nullptr, equal_bytes_, bits_, shift};
+  *table = {{memory.address, nullptr, equal_bytes_, bits_, shift}, memory};
   if (!equal_bytes_)
-    table->buckets = reinterpret_cast<const uint32_t*>(static_cast<const char*>(memory) + block_bytes);
+    table->on_device.buckets =
+        reinterpret_cast<const uint32_t*>(static_cast<const char*>(memory.address) + block_bytes);
   return Error::none;
 }
 
 void release_block_tables() {
-  std::lock_guard lock(idle().mutex);
-  for (auto& [kind, memory] : idle().memory) free_table(memory, kind.first);
-  idle().memory.clear();
-  for (auto& [memory, kind] : idle().in_use) free_table(const_cast<void*>(memory), kind.first);
-  idle().in_use.clear();
+  std::lock_guard lock(known().mutex);
+  for (const auto& [kind, memory] : known().idle) free_table(memory);
+  known().idle.clear();
+  for (const auto& [address, memory] : known().in_use) free_table(memory);
+  known().in_use.clear();
 }
 
 }  // namespace fairlead::packing

@@ -12,10 +12,19 @@
 #include <mutex>
 #include <vector>
 
+#include "device/context.h"
 #include "kernels/blocks.h"
 #include "packing/tree.h"
 
 namespace fairlead::packing {
+
+// Memory of a table, in the form that block_list.cpp explains.
+struct TableMemory {
+  void* address = nullptr;
+  int place = 0;
+  size_t bytes = 0;
+  device::Context context;
+};
 
 class BlockList {
  public:
@@ -43,14 +52,18 @@ class BlockList {
   uint64_t end_of(size_t block) const {
     return block + 1 < blocks_.size() ? blocks_[block + 1].position : bytes_;
   }
-  device::Error upload(int device, kernels::BlockTable* table) const;
+  struct Table {
+    kernels::BlockTable on_device;
+    TableMemory memory;
+  };
+  device::Error upload(int device, Table* table) const;
 
   std::vector<kernels::Block> blocks_;
   uint64_t bytes_;
   uint64_t equal_bytes_ = 0;  // length of each block if all are equal, else 0
   uint64_t bits_ = 0;
   mutable std::mutex mutex_;
-  mutable std::map<int, kernels::BlockTable> tables_;
+  mutable std::map<int, Table> tables_;
 };
 
 // Called in MPI_Finalize.

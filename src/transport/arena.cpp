@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "device/buffer_pool.h"
+#include "device/context.h"
 #include "device/registered_memory.h"
 #include "transport/peer.h"
 
@@ -38,8 +39,6 @@ class HostArena final : public Arena {
       memory_ = {};
       return;
     }
-    // If the driver refuses, this costs bandwidth, not correctness.
-    (void)device::register_memory(memory_.data(), memory_.bytes());
     chunks_ = count;
     for (uint64_t i = count; i-- > 0;) idle_.push_back(i * chunk_bytes_);
     node.mine().arena_offset = memory_.offset();
@@ -68,7 +67,7 @@ class HostArena final : public Arena {
 // Chunks are allocated from the buffer pool, which buffered sends use as well.
 class DeviceArena final : public Arena {
  public:
-  DeviceArena(int device, char* slab) : device_(device), slab_(slab) {
+  DeviceArena(int device, char* slab) : device_(device), slab_(slab), context_(device) {
     constexpr uint64_t least = 4096;
     chunk_bytes_ =
         std::max(least, std::min(options().bounce_chunk, options().buffer_pool / chunks_in_flight));
@@ -85,13 +84,21 @@ class DeviceArena final : public Arena {
     return static_cast<char*>(piece) - slab_;
   }
   char* at(uint64_t offset) const override { return slab_ + offset; }
+  bool is_gone() const { return context_.is_gone(); }
 
  private:
   void put_back(uint64_t offset) override { device::pool_free(slab_ + offset); }
 
   int device_;
   char* slab_;
+  device::Context context_;
 };
+
+// If the driver refuses, this costs bandwidth, not correctness.
+void register_arena(const NodeMemory::Range& memory) {
+  if (memory.data() && device::runtime() && device::runtime()->in_use())
+    (void)device::register_memory(memory.data(), memory.bytes());
+}
 
 HostArena*& opened_host_arena() {
   static HostArena* opened = nullptr;
@@ -108,9 +115,8 @@ const NodeMemory::Range& host_arena_of(Node& node, int owner) {
     RankBlock& block = node.block(owner);
     const uint64_t bytes = block.arena_bytes.load(std::memory_order_acquire);
     memory = node.memory().open(block.arena_offset, bytes);
-    if (memory.data() && device::runtime() && device::runtime()->in_use())
-      (void)device::register_memory(memory.data(), memory.bytes());
   }
+  register_arena(memory);
   return memory;
 }
 
@@ -134,6 +140,7 @@ bool Arena::stuck() const {
 Arena* host_arena(Node& node) {
   HostArena*& opened = opened_host_arena();
   if (!opened) opened = new HostArena(node);
+  register_arena(opened->memory());
   return opened->usable() ? opened : nullptr;
 }
 
@@ -141,7 +148,8 @@ Arena* device_arena(Node& node, int device, uint64_t bytes) {
   static auto& arenas = *new std::map<int, DeviceArena*>;
   if (!options().buffer_pool || !export_probe(node, device)) return nullptr;
   DeviceArena*& opened = arenas[device];
-  if (!opened) opened = new DeviceArena(device, static_cast<char*>(device::pool_slab(device)));
+  if (!opened || opened->is_gone())  // who stages in one that is gone still uses it
+    opened = new DeviceArena(device, static_cast<char*>(device::pool_slab(device)));
   return opened->has_room(std::min(bytes, opened->chunk_bytes())) ? opened : nullptr;
 }
 

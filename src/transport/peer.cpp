@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bitset>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "base/options.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
+#include "device/context.h"
 #include "device/copy.h"
 
 namespace fairlead::transport {
@@ -107,10 +107,11 @@ Error map_for(Node& node, int owner, int device, const RemoteMemory& remote, dev
 }  // namespace
 
 bool export_probe(Node& node, int device) {
-  static auto& tried = *new std::bitset<node::devices_per_rank>;
+  static auto& tried = *new std::array<std::optional<device::Context>, node::devices_per_rank>;
   node::PeerProbe& probe = node.mine().probes[device];
-  if (!tried[device]) {
-    tried[device] = true;
+  if (!tried[device] || tried[device]->is_gone()) {
+    probe.ready.store(0, std::memory_order_relaxed);
+    tried[device].emplace(device);
     void* slab = device::pool_slab(device);
     auto content = probe_content(node, node.rank(), device);
     std::vector<device::GoneExport> gone;

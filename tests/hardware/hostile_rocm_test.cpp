@@ -230,6 +230,28 @@ TEST(hostile_rocm, exports_take_no_reference_of_the_programs) {
   EXPECT_EQ(unreserve(address, granule), 0);
 }
 
+// HIP tells nobody, and the program's memory may be where the provider's own was.
+TEST(hostile_rocm, a_reset_is_noticed_in_memory_that_is_newer) {
+  const auto reset = hip<int()>("hipDeviceReset");
+  const auto allocate = hip<int(void**, size_t)>("hipMalloc");
+  for (size_t size : {size_t{1}, bytes, size_t{1}}) {
+    Stream stream = nullptr;
+    void* memory = nullptr;
+    Allocation found;
+    ASSERT_SUCCESS(gpu().create_stream(0, &stream));
+    const uint32_t context = gpu().context_number(0);
+    ASSERT_EQ(reset(), 0);
+    ASSERT_EQ(allocate(&memory, size), 0);
+    EXPECT_EQ(gpu().context_number(0), context);
+    ASSERT_SUCCESS(gpu().query(memory, &found));
+    EXPECT_EQ(gpu().context_number(0), context + 1);
+    EXPECT_EQ(found.id >> context_bit, context + 1);
+    EXPECT_EQ(gpu().query_stream(stream), Error::failed);
+    ASSERT_SUCCESS(gpu().destroy_stream(stream));
+    ASSERT_SUCCESS(gpu().free(memory));
+  }
+}
+
 // A kernel of the program's that waits for the CPU, in so many streams; a priority has four queues.
 class BusyProgram {
  public:

@@ -83,5 +83,47 @@ TEST_F(SimDevices, needs_no_peers_access_is_refused_but_copies_arrive) {
   EXPECT_EQ(read(on_1, 1)[0], 4);
 }
 
+TEST_F(SimDevices, a_reset_ends_what_was_made_there_and_nothing_else) {
+  char *here = device_memory(100, 1), *there = device_memory(100, 2);
+  void* pinned = nullptr;
+  int device = 1;
+  ASSERT_EQ(gpu.allocate_pinned(100, &pinned, &device), Error::none);
+  Stream ended = stream(1), kept = stream(2);
+  Event event = nullptr;
+  ASSERT_EQ(gpu.create_event(1, &event), Error::none);
+  const uint64_t id = query(here).id;
+  const uint32_t context = gpu.context_number(1);
+  ASSERT_EQ(gpu.reset(1), Error::none);
+  EXPECT_FALSE(gpu.has_context(1));
+  EXPECT_EQ(gpu.context_number(1), context + 1);
+  for (void* gone : {static_cast<void*>(here), pinned}) EXPECT_EQ(query(gone).kind, MemoryKind::host);
+  EXPECT_EQ(query(there).kind, MemoryKind::device);
+  fill(there, 3, 100);
+  EXPECT_EQ(gpu.query_stream(kept), Error::none);
+  EXPECT_EQ(gpu.destroy_stream(ended), Error::none);
+  EXPECT_EQ(gpu.destroy_event(event), Error::none);
+  char* fresh = device_memory(100, 1);
+  EXPECT_NE(query(fresh).id, id);
+  EXPECT_NE(query(fresh).id >> context_bit, id >> context_bit);
+}
+
+TEST_F(SimDevices, the_use_of_what_a_reset_has_ended_ends_the_process) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  void *memory = nullptr, *pinned = nullptr;
+  int device = 1;
+  Stream made = nullptr;
+  alignas(4096) static char host[4096];
+  ASSERT_EQ(gpu.allocate(1, 100, &memory), Error::none);
+  ASSERT_EQ(gpu.allocate_pinned(100, &pinned, &device), Error::none);
+  ASSERT_EQ(gpu.register_host(host, sizeof host, &device), Error::none);
+  ASSERT_EQ(gpu.create_stream(1, &made), Error::none);
+  ASSERT_EQ(gpu.reset(1), Error::none);
+  EXPECT_DEATH(gpu.query_stream(made), "ended with a reset");
+  EXPECT_DEATH(gpu.free(memory), "after a reset");
+  EXPECT_DEATH(gpu.free_pinned(pinned), "after a reset");
+  EXPECT_DEATH(gpu.unregister_host(host), "after a reset");
+  EXPECT_DEATH(*static_cast<volatile char*>(pinned) = 1, "");
+}
+
 }  // namespace
 }  // namespace fairlead::device

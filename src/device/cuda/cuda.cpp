@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/cuda/abi.h"
@@ -51,13 +52,6 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     return "sm_" + std::to_string(10 * major + minor);
   }
 
-  bool has_context(int device) override {
-    unsigned flags = 0;
-    int active = 0;
-    return in_use() && check_device(device) == Error::none &&
-           api_.primary_state(handle_of(device), &flags, &active) == driver_result::success && active;
-  }
-
   // As in the CUDA runtime, a thread without a context is on device 0.
   Error current_device(int* device) override {
     if (Error error = initialize(); error != Error::none) return error;
@@ -79,11 +73,12 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     if (!has_context(device)) return Error::none;
     std::lock_guard lock(idle_mutex_);
     Event& event = idle_events_[device];
+    if (event && is_gone(record_of(event)->made)) (void)destroy_event(std::exchange(event, nullptr));
     if (Error error = event ? Error::none : create_event(device, &event); error != Error::none) return error;
     Error error = on(device, [&] {
       // The record would end a capture that the default stream waits for. Others cannot be seen.
       if (check_no_blocking_capture() != Error::none) return Error::not_ready;
-      return call(api_.context_record_event, contexts_[device].load(), record_of(event)->handle);
+      return call(api_.context_record_event, primaries_[device].load(), record_of(event)->handle);
     });
     const auto start = std::chrono::steady_clock::now();
     while (error == Error::none) {
@@ -103,7 +98,8 @@ class Cuda : public OrderedRuntime<CudaAbi> {
   }
   bool cpu_stores_are_ordered() const override { return true; }
 
-  // Virtual and stream-ordered memory cannot have the attribute, but the context can.
+  // Virtual memory cannot have the attribute, and stream-ordered memory has it to no effect, but the context
+  // can have it. All copies of the program to or from the device wait then.
   Error set_sync_memops(const void* address) override {
     Allocation memory;
     if (query(address, &memory) != Error::none || memory.device < 0)
@@ -112,8 +108,7 @@ class Cuda : public OrderedRuntime<CudaAbi> {
       unsigned flags = 0;
       (void)call(api_.context_get_flags, &flags);
       if (flags & CudaAbi::context_sync_memops) return Error::none;
-      const Error error = OrderedRuntime::set_sync_memops(address);
-      if (error == Error::not_ready || !api_.context_set_flags) return error;
+      if (memory.ordinary || !api_.context_set_flags) return OrderedRuntime::set_sync_memops(address);
       const Error of_all = call(api_.context_set_flags, flags | CudaAbi::context_sync_memops);
       return of_all == Error::none ? Error::not_ready : of_all;
     });
@@ -126,12 +121,44 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     return error == Error::none ? call(api_.context_set_current, context) : error;
   }
 
+  // As the application does it, so this provider has yet to notice. The thread stays on its device: if that
+  // is this one, its next context begins at once.
+  Error reset(int device) override {
+    int current = -1;
+    CudaAbi::Context next = nullptr;
+    if (Error error = check_device(device); error != Error::none) return error;
+    (void)current_device(&current);
+    Error error = call(api_.primary_reset, handle_of(device));
+    if (error != Error::none || current != device) return error;
+    error = call(api_.primary_retain, &next, handle_of(device));
+    return error == Error::none ? call(api_.context_set_current, next) : error;
+  }
+
  protected:
+  bool is_active(int device) override {
+    unsigned flags = 0;
+    int active = 0;
+    if (api_.primary_state(handle_of(device), &flags, &active) == driver_result::success && active)
+      return true;
+    forget_context(device);
+    return false;
+  }
+
+  bool numbers_contexts() const override { return !!api_.context_id; }
+  uint64_t context_id(int device) override {
+    if (!numbers_contexts()) return OrderedRuntime::context_id(device);
+    unsigned long long id = 0;
+    const CudaAbi::Context context = primaries_[device].load(std::memory_order_acquire);
+    return context && api_.context_id(context, &id) == driver_result::success ? id : 0;
+  }
+  // To be retained anew; the handle may be the same.
+  void forget_context(int device) override { primaries_[device] = nullptr; }
+
   Error enter(int device, Entered* entered) override {
     CudaAbi::Context wanted = nullptr;
     CudaAbi::Context current = nullptr;
     if (Error error = primary_context(device, &wanted); error != Error::none) return error;
-    if (Error error = call(api_.context_get_current, &current); error != Error::none) return error;
+    (void)api_.context_get_current(&current);  // which may have ended
     if (current == wanted) return Error::none;
     Error error = call(api_.context_push, wanted);
     entered->changed = error == Error::none;
@@ -361,8 +388,17 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     found->exportable = types & driver_flag::handle_file_descriptor;
   }
 
-  // Virtual memory of the host, to which the CPU may have no access. Other page-locked memory never becomes
-  // virtual memory.
+  bool let_cpu_in(const void* address, const MemoryLocation& host) {
+    const MemoryAccess access{host, driver_flag::access_read_write};
+    CudaAbi::Address base = 0;
+    size_t size = 0;
+    return api_.address_range(&base, &size, to_driver(address)) == driver_result::success &&
+           api_.memory_access(base, size, &access, 1) == driver_result::success;
+  }
+
+  // Virtual memory of the host, to which the CPU may have no access. The driver copies between it and
+  // ordinary host memory by the CPU, which crashes then, so the CPU gets access. Where that is refused, the
+  // memory is treated as that of the device. Other page-locked memory never becomes virtual memory.
   Error describe_host_memory(const void* address, Allocation* found) {
     if (page_locked_.contains(found->id)) return Error::none;
     CudaAbi::MemoryHandle memory{};
@@ -375,7 +411,8 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     api_.memory_release(memory);
     const bool for_cpu =
         !known || access_flags(address, properties.location) == driver_flag::access_read_write;
-    const int worker = for_cpu ? -1 : worker_of(address, -1);
+    if (for_cpu || let_cpu_in(address, properties.location)) return Error::none;
+    const int worker = worker_of(address, -1);
     if (worker < 0) return Error::none;
     found->kind = MemoryKind::device;
     found->device = worker;
@@ -387,23 +424,23 @@ class Cuda : public OrderedRuntime<CudaAbi> {
   // both.
   static constexpr uint64_t physical_id = uint64_t{1} << 63;
 
-  // Retained once for the life of the process. The driver counts references, so this does not disturb the
+  // Retained once for the life of the context. The driver counts references, so this does not disturb the
   // application's own use of the primary context.
   Error primary_context(int device, CudaAbi::Context* context) {
-    *context = contexts_[device].load(std::memory_order_acquire);
+    *context = primaries_[device].load(std::memory_order_acquire);
     if (*context) return Error::none;
     std::lock_guard lock(context_mutex_);
-    *context = contexts_[device].load(std::memory_order_relaxed);
+    *context = primaries_[device].load(std::memory_order_relaxed);
     if (*context) return Error::none;
     Error error = call(api_.primary_retain, context, handle_of(device));
-    if (error == Error::none) contexts_[device].store(*context, std::memory_order_release);
+    if (error == Error::none) primaries_[device].store(*context, std::memory_order_release);
     return error;
   }
 
   std::atomic<bool> in_use_ = false;
   KnownIds page_locked_;
   std::mutex context_mutex_;
-  std::array<std::atomic<CudaAbi::Context>, max_devices> contexts_{};
+  std::array<std::atomic<CudaAbi::Context>, max_devices> primaries_{};
   std::mutex idle_mutex_;
   std::array<Event, max_devices> idle_events_{};
 };

@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/cuda_hip/runtime.h"
+#include "device/cuda_hip/kernels.h"
 
 namespace fairlead::device {
 
 template <class Abi>
-class OrderedRuntime : public DriverRuntime<Abi> {
-  using Base = DriverRuntime<Abi>;
+class OrderedRuntime : public KernelRuntime<Abi> {
+  using Base = KernelRuntime<Abi>;
 
  public:
   // Null stands for the default stream in every release of both drivers, 1 only in later ones of HIP.
@@ -25,10 +25,10 @@ class OrderedRuntime : public DriverRuntime<Abi> {
     auto record = std::make_unique<StreamRecord>();
     record->adopted = true;
     if (handle != legacy) record->handle = static_cast<typename Abi::Stream>(native);
-    Error error = handle <= per_thread ? this->current_device(&record->device)
-                                       : device_of(record->handle, &record->device);
+    int its = 0;
+    Error error = handle <= per_thread ? this->current_device(&its) : device_of(record->handle, &its);
     if (error != Error::none) return error;
-    *device = record->device;
+    record->made = this->made_on(*device = its);
     *stream = reinterpret_cast<Stream>(record.release());
     return Error::none;
   }
@@ -108,13 +108,14 @@ class OrderedRuntime : public DriverRuntime<Abi> {
         return error;
       Error error = this->call(api_.graph_instantiate, &made->runnable, captured, 0ull);
       api_.graph_destroy(captured);
-      made->device = record.device;
+      made->made = record.made;
       if (error == Error::none) *graph = reinterpret_cast<Graph>(made.release());
       return error;
     });
   }
 
   Error launch_graph(Graph graph, Stream stream) override {
+    if (this->is_gone(record_of(graph)->made)) return this->refuse_gone();
     return on_stream(stream, api_.graph_launch, [&](StreamRecord& record) {
       return this->call(api_.graph_launch, record_of(graph)->runnable, record.handle);
     });
@@ -122,7 +123,7 @@ class OrderedRuntime : public DriverRuntime<Abi> {
 
   Error destroy_graph(Graph graph) override {
     std::unique_ptr<GraphRecord> record(record_of(graph));
-    return this->on(record->device, [&] { return this->call(api_.graph_forget, record->runnable); });
+    return this->end(record->made, [&] { return this->call(api_.graph_forget, record->runnable); });
   }
 
   void* address_for_kernels(int device, void* registered) override {
@@ -189,7 +190,7 @@ class OrderedRuntime : public DriverRuntime<Abi> {
  private:
   struct GraphRecord {
     typename Abi::RunnableGraph runnable{};
-    int device = 0;
+    typename Base::Made made;
   };
   static GraphRecord* record_of(Graph graph) { return reinterpret_cast<GraphRecord*>(graph); }
 
@@ -197,8 +198,7 @@ class OrderedRuntime : public DriverRuntime<Abi> {
   template <class Function, class Work>
   Error on_stream(Stream stream, const Function& function, Work work) {
     if (!function) return this->refuse(Error::not_supported, function.symbol);
-    StreamRecord* record = record_of(stream);
-    return this->on(record->device, [&] { return work(*record); });
+    return this->with(stream, work);
   }
 };
 

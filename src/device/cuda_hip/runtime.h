@@ -18,6 +18,7 @@
 #include <tuple>
 
 #include "base/log.h"
+#include "device/cuda_hip/contexts.h"
 #include "device/cuda_hip/error.h"
 #include "device/cuda_hip/gpu_targets.h"
 #include "device/cuda_hip/identity.h"
@@ -78,6 +79,15 @@ class DriverRuntime : public Runtime {
     return Error::none;
   }
 
+  bool has_context(int device) override {
+    if (!in_use() || check_device(device) != Error::none) return false;
+    const bool active = is_active(device);
+    compare_context(device, active ? context_id(device) : 0);
+    return active;
+  }
+
+  uint32_t context_number(int device) const override { return contexts_.number(device); }
+
   Error run_on(int device, const std::function<void()>& work) override {
     return on(device, [&] {
       work();
@@ -130,6 +140,7 @@ class DriverRuntime : public Runtime {
     Allocation found;
     if (address && in_use()) {
       if (Error error = query_driver(address, &found); error != Error::none) return error;
+      if (found.kind == MemoryKind::device) look_at_context(&found);
     }
     *allocation = found;
     return Error::none;
@@ -138,7 +149,7 @@ class DriverRuntime : public Runtime {
   bool writes_whole_words() const override { return true; }
 
   Error allocate(int device, size_t bytes, void** address) override {
-    return on(device, [&] {
+    return make_on(device, [&] {
       typename Abi::Address made{};
       Error error = call(api_.allocate, &made, bytes);
       if (error == Error::none) *address = from_driver(made);
@@ -181,8 +192,8 @@ class DriverRuntime : public Runtime {
     });
   }
 
-  Error allocate_pinned(size_t bytes, void** address) override {
-    return on(some_device(), [&] {
+  Error allocate_pinned(size_t bytes, void** address, int* device) override {
+    return make_on_any(device, [&] {
       void* made = nullptr;
       Error error = call(api_.allocate_pinned, &made, bytes, unsigned{Abi::pinned_flags});
       if (error == Error::none) *address = made;
@@ -195,8 +206,8 @@ class DriverRuntime : public Runtime {
     return on(owner(address), [&] { return call(api_.free_pinned, address); });
   }
 
-  Error register_host(void* address, size_t bytes) override {
-    return on(some_device(), [&] {
+  Error register_host(void* address, size_t bytes, int* device) override {
+    return make_on_any(device, [&] {
       int result = api_.register_host(address, bytes, driver_flag::register_portable);
       if (result == driver_result::host_memory_already_registered) return forgive();
       return outcome(api_.register_host.symbol, result);
@@ -236,9 +247,9 @@ class DriverRuntime : public Runtime {
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
   Error create_stream(int device, Stream* stream, StreamKind kind) override {
-    return on(device, [&] {
+    return make_on(device, [&] {
       auto record = std::make_unique<StreamRecord>();
-      record->device = device;
+      record->made = made_on(device);
       unsigned flags = kind == StreamKind::application ? 0 : driver_flag::stream_non_blocking;
       const bool first =
           kind == StreamKind::urgent || (kind == StreamKind::library && Abi::streams_share_queues);
@@ -257,7 +268,7 @@ class DriverRuntime : public Runtime {
 
   Error destroy_stream(Stream stream) override {
     std::unique_ptr<StreamRecord> record(record_of(stream));
-    return on(record->device, [&] {
+    return end(record->made, [&] {
       release(&record->launcher);
       return record->adopted || record->handle == typename Abi::Stream{}
                  ? Error::none
@@ -268,46 +279,41 @@ class DriverRuntime : public Runtime {
   void* native(Stream stream) const override { return record_of(stream)->handle; }
 
   Error synchronize_stream(Stream stream) override {
-    auto* record = record_of(stream);
-    return on(record->device, [&] { return call(api_.stream_synchronize, record->handle); });
+    return with(stream, [&](StreamRecord& record) { return call(api_.stream_synchronize, record.handle); });
   }
 
   Error query_stream(Stream stream) override {
-    auto* record = record_of(stream);
-    return on(record->device, [&] { return call(api_.stream_query, record->handle); });
+    return with(stream, [&](StreamRecord& record) { return call(api_.stream_query, record.handle); });
   }
 
   Error copy(void* to, const void* from, size_t bytes, Stream stream) override {
     if (bytes == 0) return Error::none;
-    auto* record = record_of(stream);
-    return on(record->device, [&] { return copy_on(to, from, bytes, record->handle); });
+    return with(stream, [&](StreamRecord& record) { return copy_on(to, from, bytes, record.handle); });
   }
 
   Error copy_batch(const CopyItem* items, size_t count, Stream stream) override {
-    auto* record = record_of(stream);
-    return on(record->device, [&] { return copy_batch_on(items, count, record->handle); });
+    return with(stream, [&](StreamRecord& record) { return copy_batch_on(items, count, record.handle); });
   }
 
   Error copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
                 Stream stream) override {
     if (width == 0 || height == 0) return Error::none;
-    auto* record = record_of(stream);
-    return on(record->device,
-              [&] { return copy_2d_on(to, to_pitch, from, from_pitch, width, height, record->handle); });
+    return with(stream, [&](StreamRecord& record) {
+      return copy_2d_on(to, to_pitch, from, from_pitch, width, height, record.handle);
+    });
   }
 
   Error fill(void* to, int byte, size_t bytes, Stream stream) override {
     if (bytes == 0) return Error::none;
-    auto* record = record_of(stream);
-    return on(record->device, [&] {
-      return call(api_.fill, to_driver(to), static_cast<unsigned char>(byte), bytes, record->handle);
+    return with(stream, [&](StreamRecord& record) {
+      return call(api_.fill, to_driver(to), static_cast<unsigned char>(byte), bytes, record.handle);
     });
   }
 
   Error create_event(int device, Event* event) override {
-    return on(device, [&] {
+    return make_on(device, [&] {
       auto record = std::make_unique<EventRecord>();
-      record->device = device;
+      record->made = made_on(device);
       Error error = call(api_.event_create, &record->handle, driver_flag::event_disable_timing);
       if (error == Error::none) *event = reinterpret_cast<Event>(record.release());
       return error;
@@ -316,93 +322,27 @@ class DriverRuntime : public Runtime {
 
   Error destroy_event(Event event) override {
     std::unique_ptr<EventRecord> record(record_of(event));
-    return on(record->device, [&] { return call(api_.event_destroy, record->handle); });
+    return end(record->made, [&] { return call(api_.event_destroy, record->handle); });
   }
 
   Error record_event(Event event, Stream stream) override {
-    auto* record = record_of(stream);
-    return on(record->device,
-              [&] { return call(api_.event_record, record_of(event)->handle, record->handle); });
+    if (is_gone(record_of(event)->made)) return refuse_gone();
+    return with(stream, [&](StreamRecord& record) {
+      return call(api_.event_record, record_of(event)->handle, record.handle);
+    });
   }
 
   Error query_event(Event event) override {
     auto* record = record_of(event);
-    return on(record->device, [&] { return call(api_.event_query, record->handle); });
+    if (is_gone(record->made)) return refuse_gone();
+    return on(record->made.device, [&] { return call(api_.event_query, record->handle); });
   }
 
   Error wait_event(Stream stream, Event event) override {
-    auto* record = record_of(stream);
-    return on(record->device,
-              [&] { return call(api_.stream_wait_event, record->handle, record_of(event)->handle, 0u); });
-  }
-
-  // ---- Memory of other processes -------------------------------------------------------------------
-  Error ipc_export(const void* base, IpcHandle* handle, int* file) override {
-    return on(owner(base), [&] {
-      typename Abi::IpcMemory memory{};
-      static_assert(sizeof memory == sizeof *handle && sizeof(size_t) <= sizeof memory);
-      *file = -1;
-      const Sharing sharing = sharing_of(base);
-      if (sharing == Sharing::none) return refuse(Error::not_supported, "this driver shares no such memory");
-      Error error = Error::not_supported;
-      if (sharing != Sharing::by_file) error = call(api_.ipc_get, &memory, to_driver(base));
-      if (error != Error::none && sharing != Sharing::by_handle && api_.memory_retain) {
-        typename Abi::Address start{};
-        size_t size = 0;
-        error = call(api_.address_range, &start, &size, to_driver(base));
-        if (error == Error::none) error = outcome(virtual_.share(base, file));
-        std::memcpy(&memory, &size, sizeof size);
-      }
-      if (error == Error::none) std::memcpy(handle, &memory, sizeof memory);
-      return error;
+    if (is_gone(record_of(event)->made)) return refuse_gone();
+    return with(stream, [&](StreamRecord& record) {
+      return call(api_.stream_wait_event, record.handle, record_of(event)->handle, 0u);
     });
-  }
-
-  Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override {
-    return on(device, [&] {
-      typename Abi::IpcMemory memory;
-      std::memcpy(&memory, &handle, sizeof memory);
-      if (file >= 0) {
-        size_t size = 0;
-        std::memcpy(&size, &memory, sizeof size);
-        return outcome(virtual_.map_received(device, file_argument(&file), size, base));
-      }
-      typename Abi::Address mapped{};
-      Error error = open_ipc(memory, &mapped);
-      if (error == Error::none) *base = from_driver(mapped);
-      return error;
-    });
-  }
-
-  Error ipc_close(int device, void* base) override {
-    return on(device, [&] {
-      if (virtual_.owns(base)) return outcome(virtual_.free(base));
-      return call(api_.ipc_close, to_driver(base));
-    });
-  }
-
-  // ---- Kernels -------------------------------------------------------------------------------------
-  Error find_kernel(int device, const CodeImage* images, size_t count, const char* name,
-                    Kernel* kernel) override {
-    return on(device, [&] {
-      std::lock_guard lock(kernel_mutex_);
-      KernelRecord& record = kernels_[{device, images, name}];
-      if (!record.function) {
-        typename Abi::Module module{};
-        Error error = load_module(device, images, count, &module);
-        if (error == Error::none) error = call(api_.module_function, &record.function, module, name);
-        if (error != Error::none) return error;
-        record.device = device;
-      }
-      *kernel = reinterpret_cast<Kernel>(&record);
-      return Error::none;
-    });
-  }
-
-  Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) override {
-    auto* record = reinterpret_cast<KernelRecord*>(kernel);
-    return on(record->device,
-              [&] { return launch_on(record->function, grid, block, arguments, *record_of(stream)); });
   }
 
  protected:
@@ -416,15 +356,35 @@ class DriverRuntime : public Runtime {
 
   explicit DriverRuntime(const Abi& api) : api_(api), virtual_(api_) {}
 
+  // Where something was made, and in which context.
+  struct Made {
+    int device = 0;
+    uint32_t context = 0;
+  };
   struct StreamRecord {
     typename Abi::Stream handle{};
-    int device = 0;
+    Made made;
     int priority = 0;
     bool adopted = false;
     typename Abi::Launcher launcher{};
   };
   static StreamRecord* record_of(Stream stream) { return reinterpret_cast<StreamRecord*>(stream); }
 
+  // Is the device's context there? Called only for devices that exist.
+  virtual bool is_active(int device) = 0;
+  virtual bool numbers_contexts() const { return false; }
+  // The driver's number of the device's context, to be called only while it has one. If drivers have no such
+  // numbers, the id of an allocation of one byte: after a reset its address is that of another allocation, or
+  // of none.
+  virtual uint64_t context_id(int device) {
+    unsigned long long id = 0;  // HIP writes 32 or 64 bits of it
+    if (api_.pointer_attribute(static_cast<void*>(&id), int{driver_flag::pointer_buffer_id},
+                               to_driver(canaries_[device])) == driver_result::success)
+      return id;
+    forget_result();
+    return 0;
+  }
+  virtual void forget_context(int) {}
   // enter() makes an existing device current for this thread; leave() restores the previous one.
   virtual Error enter(int device, Entered* entered) = 0;
   virtual void leave(const Entered& entered) = 0;
@@ -450,13 +410,6 @@ class DriverRuntime : public Runtime {
                 static_cast<void**>(nullptr));
   }
   virtual void release(typename Abi::Launcher*) {}
-  // How other processes can map the memory that starts here. `either`: the driver refuses what it cannot
-  // share, so the export requests a handle first.
-  enum class Sharing : uint8_t { by_handle, by_file, either, none };
-  virtual Sharing sharing_of(const void*) { return Sharing::either; }
-  virtual Error open_ipc(const typename Abi::IpcMemory& memory, typename Abi::Address* mapped) = 0;
-  // Returns the argument by which memory_import expects a file descriptor.
-  virtual void* file_argument(int* file) { return reinterpret_cast<void*>(static_cast<intptr_t>(*file)); }
   // Ranks this image for the device. The highest rank is the best fit; 0: the driver cannot load the image.
   virtual int image_rank(int device, const CodeImage& image) {
     return gpu_image_rank(image.target, architecture(device));
@@ -506,15 +459,16 @@ class DriverRuntime : public Runtime {
     return Error::invalid_value;
   }
 
-  // Runs `work` while `device` is current.
+  // Runs `work` while `device` is current. If it fails, the context may have ended.
   template <class Work>
   Error on(int device, Work work) {
     Entered entered;
     Error error = check_device(device);
-    if (error == Error::none) error = enter(device, &entered);
     if (error != Error::none) return error;
-    error = work();
+    error = enter(device, &entered);
+    if (error == Error::none) error = work();
     if (entered.changed) leave(entered);
+    if (error > Error::not_ready) (void)has_context(device);
     return error;
   }
 
@@ -556,13 +510,50 @@ class DriverRuntime : public Runtime {
     return worker;
   }
 
+  // The same for work that makes something there.
+  template <class Work>
+  Error make_on(int device, Work work) {
+    return on(device, [&] {
+      if (contexts_.is_known(device))
+        compare_context(device, context_id(device));
+      else
+        learn_context(device);
+      return work();
+    });
+  }
+  template <class Work>
+  Error make_on_any(int* device, Work work) {
+    const int chosen = device && *device >= 0 ? *device : some_device();
+    if (device) *device = chosen;
+    return make_on(chosen, work);
+  }
+
+  Made made_on(int device) const { return {device, contexts_.number(device)}; }
+  bool is_gone(const Made& made) const { return made.context != contexts_.number(made.device); }
+  Error refuse_gone() { return refuse(Error::failed, "the program has reset the device since"); }
+
+  // Runs `work` with the record of the stream, on its device.
+  template <class Work>
+  Error with(Stream stream, Work work) {
+    StreamRecord* record = record_of(stream);
+    if (is_gone(record->made)) return refuse_gone();
+    return on(record->made.device, [&] { return work(*record); });
+  }
+
+  // Runs work that destroys what is still there.
+  template <class Work>
+  Error end(const Made& made, Work work) {
+    if (!has_context(made.device) || is_gone(made)) return Error::none;
+    return on(made.device, work);
+  }
+
   static typename Abi::Address to_driver(const void* address) { return Abi::to_driver(address); }
   static void* from_driver(typename Abi::Address address) { return (void*)(address); }
 
   typename Abi::Device handle_of(int device) const { return devices_[device]; }
   struct EventRecord {
     typename Abi::Event handle{};
-    int device = 0;
+    Made made;
   };
   static EventRecord* record_of(Event event) { return reinterpret_cast<EventRecord*>(event); }
 
@@ -570,11 +561,6 @@ class DriverRuntime : public Runtime {
   VirtualMemory<Abi> virtual_;
 
  private:
-  struct KernelRecord {
-    typename Abi::Function function{};
-    int device = 0;
-  };
-
   // Returns the length of a symbol without its version suffix: users know cuMemAlloc, not cuMemAlloc_v2.
   static int plain_length(const char* symbol) {
     const char* version = std::strstr(symbol, "_v");
@@ -584,48 +570,45 @@ class DriverRuntime : public Runtime {
   // Returns a device that already has a context if there is one, preferably this thread's current device.
   int some_device() {
     int current = 0;
-    if (initialize() != Error::none || current_device(&current) != Error::none) return 0;
-    if (has_context(current)) return current;
+    if (initialize() != Error::none) return 0;
+    if (current_device(&current) == Error::none && has_context(current)) return current;
     for (int device = 0; device < count_; ++device) {
       if (has_context(device)) return device;
     }
     return current;
   }
 
-  // The caller holds kernel_mutex_.
-  Error load_module(int device, const CodeImage* images, size_t count, typename Abi::Module* module) {
-    auto known = modules_.find({device, images});
-    if (known != modules_.end()) {
-      *module = known->second;
-      return Error::none;
+  void compare_context(int device, uint64_t present) {
+    contexts_.compare(device, present, [&] { forget_context(device); });
+  }
+
+  // The context of memory that exists. Makes ids differ where a driver starts again with them.
+  void look_at_context(Allocation* found) {
+    const int device = found->device;
+    if (contexts_.is_known(device) && (numbers_contexts() || contexts_.is_newest(device, found->id)))
+      compare_context(device, context_id(device));
+    found->id += uint64_t{contexts_.number(device)} << context_bit;
+  }
+
+  // Called while the device is current. A capture of the program forbids allocations in the default mode.
+  void learn_context(int device) {
+    std::lock_guard lock(mutex_);
+    if (!numbers_contexts()) {
+      auto mode = CaptureMode::relaxed;
+      typename Abi::Address made{};
+      (void)exchange_capture_mode(&mode);
+      if (call(api_.allocate, &made, size_t{1}) == Error::none) canaries_[device] = from_driver(made);
+      (void)exchange_capture_mode(&mode);
     }
-    std::multimap<int, const CodeImage*, std::greater<>> ranked;
-    for (const CodeImage* image = images; image != images + count; ++image) {
-      if (int rank = image_rank(device, *image); rank > 0) ranked.emplace(rank, image);
-    }
-    if (ranked.empty()) return refuse(Error::not_found, "no device code for this GPU in this build");
-    Error error = Error::none;
-    for (auto [rank, image] : ranked) {
-      error = call(api_.module_load, module, static_cast<const void*>(image->bytes));
-      if (error == Error::none) {
-        modules_[{device, images}] = *module;
-        return Error::none;
-      }
-      // For example, the driver is older than the compiler of this machine code.
-      log_line(LogLevel::debug, "device %d does not load the code for %s: %s", device, image->target,
-               error_text());
-    }
-    return error;
+    contexts_.begin(device, context_id(device));
   }
 
   std::mutex mutex_;  // guards initialisation
   std::atomic<bool> initialized_ = false;
   int count_ = 0;
   std::array<typename Abi::Device, max_devices> devices_{};
-
-  std::mutex kernel_mutex_;
-  std::map<std::pair<int, const CodeImage*>, typename Abi::Module> modules_;
-  std::map<std::tuple<int, const CodeImage*, std::string>, KernelRecord> kernels_;  // addresses are stable
+  Contexts<max_devices> contexts_;
+  std::array<void*, max_devices> canaries_{};
 };
 
 }  // namespace fairlead::device

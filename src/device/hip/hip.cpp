@@ -123,15 +123,6 @@ class Hip : public OrderedRuntime<HipAbi> {
     return error;
   }
 
-  // HIP makes every visible device ready for use. It calls those active that have had memory of hipMalloc()
-  // or work in a stream.
-  bool has_context(int device) override {
-    unsigned flags = 0;
-    int active = 0;
-    return in_use() && check_device(device) == Error::none &&
-           call(api_.primary_state, handle_of(device), &flags, &active) == Error::none && active;
-  }
-
   // Memory that ROCr alone allocated makes Fairlead open HIP, which describes and copies it.
   Error query(const void* address, Allocation* allocation) override {
     if (address && !in_use() && is_memory_of_rocr_alone(address)) open_for_rocr();
@@ -149,6 +140,13 @@ class Hip : public OrderedRuntime<HipAbi> {
   Error set_current_device(int device) override {
     Error error = check_device(device);
     return error == Error::none ? call(api_.set_device, device) : error;
+  }
+
+  // Destroys the streams of the device, frees its memory and that of its pools, and forgets what is mapped
+  // there. Events and modules stay. With one visible device it frees page-locked memory as well.
+  Error reset(int device) override {
+    if (!api_.device_reset) return refuse(Error::not_supported, api_.device_reset.symbol);
+    return on(device, [&] { return call(api_.device_reset); });
   }
 
   // HIP returns the architecture in a struct whose layout differs between releases; the kernel reports it by
@@ -221,6 +219,14 @@ class Hip : public OrderedRuntime<HipAbi> {
   }
 
  protected:
+  // HIP makes every visible device ready for use. It calls those active that have had memory of hipMalloc()
+  // or work in a stream.
+  bool is_active(int device) override {
+    unsigned flags = 0;
+    int active = 0;
+    return call(api_.primary_state, handle_of(device), &flags, &active) == Error::none && active;
+  }
+
   Error enter(int device, Entered* entered) override {
     int current = 0;
     if (Error error = call(api_.get_device, &current); error != Error::none) return error;
@@ -318,7 +324,7 @@ class Hip : public OrderedRuntime<HipAbi> {
 
   Error allocate_for_peers(int device, size_t bytes, void** address) override {
     if (!api_.allocate_with_flags) return refuse(Error::not_supported, api_.allocate_with_flags.symbol);
-    return on(device, [&] { return call(api_.allocate_with_flags, address, bytes, HipAbi::fine_grained); });
+    return make_on(device, [&] { return call(api_.allocate_with_flags, address, bytes, HipAbi::fine_grained); });
   }
 
   int most_waiting_streams(int) override {
@@ -362,7 +368,7 @@ class Hip : public OrderedRuntime<HipAbi> {
   }
 
   void* file_argument(int* file) override {
-    return version() < hip_release::imports_by_value ? file : DriverRuntime::file_argument(file);
+    return version() < hip_release::imports_by_value ? file : IpcRuntime::file_argument(file);
   }
 
   // The GPU below a translated HIP is not AMD's. What it does not run, that HIP refuses to load.

@@ -8,7 +8,8 @@
 
 namespace fairlead::device::sim {
 
-CapturedGraph::CapturedGraph(int device, std::vector<Node> nodes, size_t lanes) : nodes_(std::move(nodes)) {
+CapturedGraph::CapturedGraph(int device, std::vector<Node> nodes, size_t lanes)
+    : device(device), nodes_(std::move(nodes)) {
   try {
     while (other_lanes_.size() + 1 < lanes) {
       auto queue = std::make_shared<WorkQueue>(device, StreamKind::library);

@@ -22,6 +22,7 @@ class CapturedGraph {
   ~CapturedGraph();
   CapturedGraph(const CapturedGraph&) = delete;
 
+  const int device;
   Error launch(const QueueRef& queue);
   // That a launch submits to the queue, at most: nodes with a mark each, what precedes and what follows.
   size_t work() const { return 2 * (nodes_.size() + other_lanes_.size()) + 4; }

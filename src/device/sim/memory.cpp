@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 #include <mutex>
+#include <vector>
 
 #include "device/sim/error.h"
 
@@ -147,6 +148,7 @@ Error Memory::place(const BlockRef& block, void** address) {
     block->fd = -1;
   }
   blocks_[base] = block;
+  ended_.erase(base);
   *address = reinterpret_cast<void*>(base);
   return Error::none;
 }
@@ -190,9 +192,16 @@ Error Memory::allocate(MemoryKind kind, Origin origin, int location, int device,
   return error;
 }
 
+void Memory::refuse_ended(const void* address) const {
+  std::shared_lock lock(mutex_);
+  if (ended_.count(reinterpret_cast<uintptr_t>(address)))
+    die("%p is freed, unregistered or closed after a reset of its device", address);
+}
+
 // Removes the block at exactly this address from the table if `wanted` accepts it.
 template <class Wanted>
 BlockRef Memory::take_out(void* address, Wanted wanted) {
+  refuse_ended(address);
   std::unique_lock lock(mutex_);
   auto entry = blocks_.find(reinterpret_cast<uintptr_t>(address));
   if (entry == blocks_.end() || !wanted(*entry->second)) return nullptr;
@@ -215,13 +224,43 @@ Error Memory::free(void* address, bool pinned) {
   if (!block)
     return fail(Error::invalid_value, "%p is not the start of %s memory allocated here", address,
                 pinned ? "pinned" : "device or managed");
-  if (block->kind == MemoryKind::device) destroy_contents(*block);
-  (pinned ? pinned_used_ : used_[block->device]) -= block->size;
-  release(block);
+  free_block(block);
   return Error::none;
 }
 
-Error Memory::register_host(void* address, size_t bytes) {
+// The caller has taken it out.
+void Memory::free_block(const BlockRef& block) {
+  if (block->kind == MemoryKind::device) destroy_contents(*block);
+  (block->kind == MemoryKind::pinned ? pinned_used_ : used_[block->device]) -= block->size;
+  release(block);
+}
+
+void Memory::end_all_of(int device) {
+  std::vector<BlockRef> gone;
+  {
+    std::unique_lock lock(mutex_);
+    std::erase_if(blocks_, [&](const auto& entry) {
+      const auto& [base, block] = entry;
+      if (block->device != device) return false;
+      gone.push_back(block);
+      ended_.insert(base);
+      block->live = false;
+      if (block->imported) imported_.erase({block->nonce, block->offset, block->device});
+      return true;
+    });
+    std::erase_if(small_, [&](const auto& entry) { return entry.second->device == device; });
+  }
+  for (const BlockRef& block : gone) {
+    if (block->registered)
+      pinned_used_ -= block->size;
+    else if (block->imported)
+      release(block);
+    else
+      free_block(block);
+  }
+}
+
+Error Memory::register_host(int device, void* address, size_t bytes) {
   auto start = reinterpret_cast<uintptr_t>(address);
   if (!address || !bytes || start + bytes < start || in_region(address))
     return fail(Error::invalid_value, "%p, %zu bytes: not a range of host memory", address, bytes);
@@ -236,13 +275,14 @@ Error Memory::register_host(void* address, size_t bytes) {
   if (Error error = count_pinned(bytes); error != Error::none) return error;
   auto block = std::make_shared<Block>();
   block->kind = MemoryKind::pinned;
-  block->device = 0;
+  block->device = device;
   block->registered = true;
   block->base = start;
   block->size = bytes;
   block->alias = static_cast<char*>(address);
   block->id = ++last_id_;
   blocks_[start] = block;
+  ended_.erase(start);
   registered_low_ = std::min(registered_low_.load(), start);
   registered_high_ = std::max(registered_high_.load(), start + bytes);
   return Error::none;

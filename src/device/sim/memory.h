@@ -92,8 +92,11 @@ class Memory {
   Error allocate(MemoryKind kind, Origin origin, int location, int device, size_t bytes, void** address);
   // The caller ensures that no work in flight uses the block.
   Error free(void* address, bool pinned);
-  Error register_host(void* address, size_t bytes);
+  Error register_host(int device, void* address, size_t bytes);
   Error unregister_host(void* address);
+  // Ends all memory, registrations and imports of a device. To free one of them later ends the process, since
+  // a driver may have something else there.
+  void end_all_of(int device);
   uint64_t used(int device) const { return used_[device]; }
   uint64_t capacity() const { return capacity_; }
 
@@ -107,6 +110,8 @@ class Memory {
   Error place(const BlockRef& block, void** address);
   template <class Wanted>
   BlockRef take_out(void* address, Wanted wanted);
+  void refuse_ended(const void* address) const;
+  void free_block(const BlockRef& block);
   void release(const BlockRef& block);
   void share_small(const BlockRef& block);
 
@@ -123,6 +128,7 @@ class Memory {
   std::unique_ptr<Addresses> addresses_;
   std::map<uintptr_t, BlockRef> blocks_;
   std::map<uintptr_t, BlockRef> small_;  // the first small block at each address, whose object others share
+  std::set<uintptr_t> ended_;            // where blocks began that a reset has ended, and none begins now
   std::set<std::tuple<uint64_t, uint64_t, int>> imported_;  // nonces, offsets, devices
 };
 

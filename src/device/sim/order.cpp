@@ -77,7 +77,7 @@ Error Simulator::adopted_queue(int device, uintptr_t native, QueueRef* queue) {
   }
   std::lock_guard lock(default_mutex_);
   if (native != thread_stream) found = &default_queues_[device];
-  if (!*found)
+  if (!*found || (*found)->ended)
     if (Error error = make_queue(device, StreamKind::application, found); error != Error::none) return error;
   if (native != thread_stream) has_default_queue_ = true;
   *queue = *found;
@@ -244,7 +244,7 @@ Error Simulator::launch_graph(Graph graph, Stream stream) {
 
 Error Simulator::destroy_graph(Graph graph) {
   if (Error error = usable(); error != Error::none) return error;
-  if (graphs_.remove(graph)) return Error::none;
+  if (graphs_.forget_ended(graph) || graphs_.remove(graph)) return Error::none;
   return fail(Error::invalid_value, "no such graph, or it was destroyed");
 }
 

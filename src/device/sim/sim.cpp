@@ -9,6 +9,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -44,6 +45,7 @@ Simulator::Simulator(bool as_cuda)
 }
 
 Error Simulator::usable() {
+  if (over_) return fail(Error::not_initialized, "the driver has ended with the program");
   if (in_host_function_) return fail(Error::failed, "a host function cannot use the GPU");
   if (!forked_after_use_) return Error::none;
   return fail(Error::not_initialized,
@@ -52,8 +54,16 @@ Error Simulator::usable() {
 }
 
 Error Simulator::begin() {
+  static const bool ends_with_program = std::atexit([] { over_ = true; }) == 0;
+  (void)ends_with_program;
   used_ = true;
   return usable();
+}
+
+bool Simulator::has_context(int device) {
+  if (!valid(device)) return false;
+  if (over_ && contexts_[device].exchange(false)) ++numbers_[device];
+  return contexts_[device];
 }
 
 Error Simulator::begin(int device) {
@@ -84,6 +94,41 @@ Error Simulator::current_device(int* device) {
 Error Simulator::set_current_device(int device) {
   if (Error error = begin(device); error != Error::none) return error;
   current = device;
+  return Error::none;
+}
+
+Error Simulator::begin_making_on_any(int* wanted, int* chosen) {
+  *chosen = wanted && *wanted >= 0 ? *wanted : current;
+  for (int other = 0; !(wanted && *wanted >= 0) && !contexts_[*chosen] && other < device_total(); ++other)
+    if (contexts_[other]) *chosen = other;
+  if (wanted) *wanted = *chosen;
+  Error error = begin(*chosen);
+  return error != Error::none ? error : begin_making();
+}
+
+// What is in flight completes first. What is there afterwards is as unknown as before the first use.
+Error Simulator::reset(int device) {
+  if (Error error = begin(device); error != Error::none) return error;
+  ++numbers_[device];
+  for (const QueueRef& queue : streams_.all()) {
+    if (queue->device != device) continue;
+    queue->invalidate();
+    queue->wait_idle();
+    queue->ended = true;
+    queue->close();
+  }
+  streams_.end_all_of(device);
+  events_.end_all_of(device);
+  graphs_.end_all_of(device);
+  kernels_.end_all_of(device);
+  {
+    std::lock_guard lock(default_mutex_);
+    default_queues_[device] = nullptr;
+  }
+  memory_.end_all_of(device);
+  for (auto& peers : peers_) peers &= ~(uint64_t{1} << device);
+  peers_[device] = 0;
+  contexts_[device] = false;
   return Error::none;
 }
 
@@ -123,12 +168,13 @@ Error Simulator::enable_peer(int device, int peer) {
 
 Error Simulator::query(const void* address, Allocation* allocation) {
   if (forked_after_use_ && memory_.in_region(address)) return usable();
-  BlockRef block = memory_.find(address);
+  BlockRef block = over_ ? nullptr : memory_.find(address);
   if (!block) {
     *allocation = {};
     return Error::none;
   }
   *allocation = block->describe(address);
+  if (block->kind == MemoryKind::device) allocation->id += uint64_t{numbers_[block->device]} << context_bit;
   return Error::none;
 }
 
@@ -198,6 +244,16 @@ Error fail(Error error, const char* format, ...) {
   va_end(arguments);
   error_words = text;
   return error;
+}
+
+void die(const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fprintf(stderr, "simulated GPU: ");
+  vfprintf(stderr, format, arguments);
+  fputc('\n', stderr);
+  va_end(arguments);
+  abort();
 }
 
 const char* last_error_text() {

@@ -70,7 +70,9 @@ class Simulator : public Runtime {
     return Error::none;
   }
   Error device_info(int device, DeviceInfo* info) override;
-  bool has_context(int device) override { return valid(device) && contexts_[device]; }
+  bool has_context(int device) override;
+  uint32_t context_number(int device) const override { return numbers_[device]; }
+  Error reset(int device) override;
   Error current_device(int* device) override;
   Error set_current_device(int device) override;
   Error run_on(int device, const std::function<void()>& work) override;
@@ -91,15 +93,17 @@ class Simulator : public Runtime {
   }
   Error allocate_virtual_in(int location, int device, size_t bytes, void** address) override;
   Error free(void* address) override { return free_when_idle(address, false); }
-  Error allocate_pinned(size_t bytes, void** address) override {
-    Error error = begin_making();
+  Error allocate_pinned(size_t bytes, void** address, int* device) override {
+    int its = -1;
+    Error error = begin_making_on_any(device, &its);
     return error != Error::none ? error
-                                : memory_.allocate(MemoryKind::pinned, Origin::plain, 0, 0, bytes, address);
+                                : memory_.allocate(MemoryKind::pinned, Origin::plain, its, its, bytes, address);
   }
   Error free_pinned(void* address) override { return free_when_idle(address, true); }
-  Error register_host(void* address, size_t bytes) override {
-    Error error = begin_making();
-    return error != Error::none ? error : memory_.register_host(address, bytes);
+  Error register_host(void* address, size_t bytes, int* device) override {
+    int its = -1;
+    Error error = begin_making_on_any(device, &its);
+    return error != Error::none ? error : memory_.register_host(its, address, bytes);
   }
   Error unregister_host(void* address) override {
     Error error = begin_making();
@@ -180,6 +184,9 @@ class Simulator : public Runtime {
     await_launches();
     return begin_unsafe();
   }
+  // Chooses the device that is wanted, else the thread's current one if it is in use, else another one that
+  // is.
+  Error begin_making_on_any(int* wanted, int* chosen);
   // What a copy waits for besides its stream.
   void await_earlier_work(WorkQueue& queue, const std::shared_ptr<CopyQueues::Place>& place);
   bool is_pageable(const End& to, const End& from, size_t bytes) const;
@@ -211,6 +218,7 @@ class Simulator : public Runtime {
   enum SpecialHandle : uintptr_t { default_stream = 0, legacy_stream = 1, thread_stream = 2 };
 
   static inline std::atomic<bool> used_{false}, forked_after_use_{false};
+  static inline std::atomic<bool> over_{false};  // as a driver ends with the program, after main()
   static inline thread_local bool in_host_function_ = false;
   static inline thread_local CaptureMode capture_mode_ = CaptureMode::global;
 
@@ -222,11 +230,17 @@ class Simulator : public Runtime {
   HandleTable<Stream, WorkQueue> streams_{thread_stream};
   HandleTable<Event, RecordedEvent> events_;
   HandleTable<Graph, CapturedGraph> graphs_;
+  struct LoadedKernel {
+    const fairlead_cpu_kernel* code;
+    int device;
+  };
+  HandleTable<Kernel, LoadedKernel> kernels_;
   std::mutex default_mutex_;
   std::atomic<bool> has_default_queue_{false};
   QueueRef default_queues_[max_devices];
   std::atomic<bool> contexts_[max_devices] = {};
-  std::atomic<uint64_t> peers_[max_devices] = {};  // bit p of entry d: d may access p
+  std::atomic<uint32_t> numbers_[max_devices] = {};  // of contexts that have ended
+  std::atomic<uint64_t> peers_[max_devices] = {};    // bit p of entry d: d may access p
   std::atomic<uint64_t> copies_{0}, puts_{0}, imports_{0};
 };
 

@@ -24,6 +24,7 @@
 
 #include "device/runtime.h"
 #include "device/sim/capture.h"
+#include "device/sim/error.h"
 
 namespace fairlead::device::sim {
 
@@ -72,6 +73,7 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
   const int device;
   const StreamKind kind;
+  std::atomic<bool> ended{false};  // by a reset of the device
 
  private:
   bool has_room(size_t work = 1) const;
@@ -97,6 +99,8 @@ using QueueRef = std::shared_ptr<WorkQueue>;
 // The most recent recording of an event, if there is one.
 class RecordedEvent {
  public:
+  explicit RecordedEvent(int device) : device(device) {}
+  const int device;
   MomentRef moment();
   void record(const MomentRef& moment);
   Error query();
@@ -106,7 +110,8 @@ class RecordedEvent {
   MomentRef moment_;
 };
 
-// Handles are never reused, so that the use of a destroyed one is detected.
+// Handles are never reused, so that the use of a destroyed one is detected. The use of one that ended with a
+// reset of its device ends the process.
 template <class Handle, class Object>
 class HandleTable {
  public:
@@ -120,12 +125,34 @@ class HandleTable {
   std::shared_ptr<Object> find(Handle handle) const {
     std::shared_lock lock(mutex_);
     auto entry = objects_.find(reinterpret_cast<uintptr_t>(handle));
-    return entry == objects_.end() ? nullptr : entry->second;
+    if (entry == objects_.end()) return nullptr;
+    if (!entry->second) die("handle %zu is used, which ended with a reset of its device", entry->first);
+    return entry->second;
+  }
+  template <class Wanted>
+  Handle handle_of(Wanted wanted) const {
+    std::shared_lock lock(mutex_);
+    for (const auto& [handle, object] : objects_)
+      if (object && wanted(*object)) return reinterpret_cast<Handle>(handle);
+    return nullptr;
+  }
+  // Forgets the handle if a reset has ended it.
+  bool forget_ended(Handle handle) {
+    std::unique_lock lock(mutex_);
+    auto entry = objects_.find(reinterpret_cast<uintptr_t>(handle));
+    if (entry == objects_.end() || entry->second) return false;
+    objects_.erase(entry);
+    return true;
+  }
+  void end_all_of(int device) {
+    std::unique_lock lock(mutex_);
+    for (auto& [handle, object] : objects_)
+      if (object && object->device == device) object = nullptr;
   }
   std::shared_ptr<Object> remove(Handle handle) {
     std::unique_lock lock(mutex_);
     auto entry = objects_.find(reinterpret_cast<uintptr_t>(handle));
-    if (entry == objects_.end()) return nullptr;
+    if (entry == objects_.end() || !entry->second) return nullptr;
     std::shared_ptr<Object> object = std::move(entry->second);
     objects_.erase(entry);
     return object;
@@ -133,7 +160,8 @@ class HandleTable {
   std::vector<std::shared_ptr<Object>> all() const {
     std::shared_lock lock(mutex_);
     std::vector<std::shared_ptr<Object>> list;
-    for (const auto& [handle, object] : objects_) list.push_back(object);
+    for (const auto& [handle, object] : objects_)
+      if (object) list.push_back(object);
     return list;
   }
 

@@ -89,6 +89,7 @@ Error Simulator::find_event(Event event, std::shared_ptr<RecordedEvent>* found) 
 
 Error Simulator::destroy_stream(Stream stream) {
   if (reinterpret_cast<uintptr_t>(stream) & adopted_bit) return usable();
+  if (streams_.forget_ended(stream)) return Error::none;
   QueueRef queue;
   if (Error error = look_up(stream, &queue); error != Error::none) return error;
   queue->invalidate();
@@ -285,14 +286,14 @@ Error Simulator::fill(void* to, int byte, size_t bytes, Stream stream) {
 Error Simulator::create_event(int device, Event* event) {
   await_launches();
   if (Error error = begin(device); error != Error::none) return error;
-  *event = events_.add(std::make_shared<RecordedEvent>());
+  *event = events_.add(std::make_shared<RecordedEvent>(device));
   return Error::none;
 }
 
 Error Simulator::destroy_event(Event event) {
   await_launches();
   if (Error error = usable(); error != Error::none) return error;
-  if (events_.remove(event)) return Error::none;
+  if (events_.forget_ended(event) || events_.remove(event)) return Error::none;
   return fail(Error::invalid_value, "no such event, or it was destroyed");
 }
 
@@ -331,7 +332,9 @@ Error Simulator::find_kernel(int device, const CodeImage* images, size_t count, 
     auto* found = *reinterpret_cast<const fairlead_cpu_kernel* const*>(images[i].bytes);
     for (; found; found = found->next)
       if (strcmp(found->name, name) == 0) {
-        *kernel = reinterpret_cast<Kernel>(const_cast<fairlead_cpu_kernel*>(found));
+        *kernel = kernels_.handle_of(
+            [&](const LoadedKernel& known) { return known.code == found && known.device == device; });
+        if (!*kernel) *kernel = kernels_.add(std::make_shared<LoadedKernel>(LoadedKernel{found, device}));
         return Error::none;
       }
   }
@@ -374,10 +377,11 @@ Arguments Simulator::take_arguments(const fairlead_cpu_kernel& kernel, void** ar
 Error Simulator::launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) {
   QueueRef queue;
   if (Error error = find_queue(stream, &queue); error != Error::none) return error;
-  if (!kernel || !grid || !block || block > 1024)
+  const std::shared_ptr<LoadedKernel> loaded = kernels_.find(kernel);
+  if (!loaded || !grid || !block || block > 1024)
     return fail(Error::invalid_value, "a grid of %u blocks of %u threads; accepted: from 1, 1 to 1024", grid,
                 block);
-  const auto& code = *reinterpret_cast<const fairlead_cpu_kernel*>(kernel);
+  const fairlead_cpu_kernel& code = *loaded->code;
   queue->wait_for_room(1, launching_);
   return queue->submit(
       [&code, grid, block, taken = take_arguments(code, arguments, queue->device)]() mutable {

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "coll/nccl_collective.h"
+#include "device/context.h"
 #include "device/waiting_calls.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/host_version.h"
@@ -101,6 +102,7 @@ void release_nccl() {
 
 // Frees the memory that other ranks may have mapped only after the barrier, when none of them uses it.
 void release_all(MPI_Comm node) {
+  device::notice_resets();
   close_communicator_states();
   release_nccl();
   progress_thread().stop();
@@ -301,6 +303,7 @@ void open_job() {
 
 void close_job() {
   if (!job_is_open) return;
+  device::notice_resets();
   // A rank that is here gets no more messages, and once all ranks are, no rank needs what this one has
   // buffered. Each rank joins the barrier when all chunks that it sent have been received, even if only to be
   // discarded.

@@ -249,6 +249,8 @@ int Accesses::start(const std::shared_ptr<Access>& access) {
   if (!targets_.dynamic()) {
     if (const std::optional<MappedTarget> mapped = targets_.map(target, access->device()))
       memory = access->target_in(*mapped);
+    else if (targets_.was_mapped(target))
+      return MPI_ERR_OTHER;
   } else if (target == targets_.rank()) {
     // In a dynamic window, displacements are addresses.
     memory = access->target_in({nullptr, -1});

@@ -140,7 +140,10 @@ void Targets::close() {
 // A mapping is for one device. If the target cannot be mapped for the origin's device, the mapping of the
 // creation is used.
 const Targets::Mapping* Targets::mapping(int target, int device) {
-  if (auto found = mappings_.find({target, device}); found != mappings_.end()) return &found->second;
+  if (auto found = mappings_.find({target, device}); found != mappings_.end()) {
+    if (!found->second.memory.is_gone()) return &found->second;
+    mappings_.erase(found);
+  }
   const Target& wanted = (*this)[target];
   Mapping mapped{{}, device, false};
   node::Node& node = *engine().node();
@@ -157,7 +160,10 @@ std::optional<MappedTarget> Targets::map(int target, int device) {
   if (!is_mapped_[static_cast<size_t>(target)]) return {};
   std::lock_guard lock(engine().mutex());
   const Mapping* mapped = mapping(target, device < 0 ? device_ : device);
-  if (!mapped) return {};
+  if (!mapped) {
+    log_line(LogLevel::error, "the memory of rank %d of a window cannot be mapped any more", target);
+    return {};
+  }
   return MappedTarget{static_cast<char*>(mapped->memory.address()), mapped->device, mapped->by_kernel};
 }
 

@@ -65,6 +65,9 @@ class Targets {
 
   // The target's memory for the given device of this process (-1: any). Empty for an active-message target.
   std::optional<MappedTarget> map(int target, int device);
+  // If so, it answers no messages, and map() has failed if it is empty: the program has reset the device, and
+  // memory that is shared by file descriptor cannot be mapped again.
+  bool was_mapped(int target) const { return is_mapped_[static_cast<size_t>(target)]; }
   // What origins share about a target; null where this rank does not share memory with the target.
   rma::TargetWords* words(int target);
   rma::TargetWords& own_words() { return *words(rank_); }

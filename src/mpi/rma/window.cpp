@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/log.h"
+#include "device/classify.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/gather.h"
 #include "mpi/core/hooks.h"
@@ -149,6 +150,7 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   // The attribute is an int; the query for shared memory also has a large-count form.
   window->disp_unit_ = static_cast<int>(std::min<MPI_Aint>(disp_unit, INT_MAX));
   window->owned_ = owned;
+  if (owned) window->context_ = device::Context(device::device_at(base));
   if (int result = make_handle(info, comm, &window->handle_); result != MPI_SUCCESS) return result;
   Targets& targets = window->targets_;
   if (int result = targets.create(base, size, disp_unit, flavor == MPI_WIN_FLAVOR_DYNAMIC, comm);
@@ -178,7 +180,8 @@ int Window::free(MPI_Win* win) {
     being_freed = nullptr;
     --detail::windows_open;
   }
-  if (owned_) device::runtime()->free(base_);
+  if (owned_) device::notice_resets();
+  if (owned_ && !context_.is_gone()) device::runtime()->free(base_);
   *win = MPI_WIN_NULL;
   return result == MPI_SUCCESS ? freed : result;
 }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "device/context.h"
 #include "mpi/rma/epochs.h"
 
 namespace fairlead::mpi {
@@ -42,6 +43,7 @@ class Window : public std::enable_shared_from_this<Window> {
 
   MPI_Win handle_ = MPI_WIN_NULL;
   bool owned_ = false, is_served_ = false;
+  device::Context context_;  // of memory that is owned
   // The values that MPI_Win_get_attr returns.
   void* base_ = nullptr;
   MPI_Aint bytes_ = 0;

@@ -2,47 +2,77 @@
 
 #include "mpi/stream/cells.h"
 
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <map>
 #include <mutex>
 #include <vector>
 
-#include "device/runtime.h"
+#include "device/context.h"
 
 namespace fairlead::mpi {
 namespace {
 
+constexpr size_t page_bytes = 4096;
+
+// Pages are memory of this process's own, registered with the driver: the CPU may still access them after a
+// reset of the device.
+struct Page {
+  int device;
+  device::Context context;
+};
+
 std::mutex mutex;
-auto& unused = *new std::vector<uint64_t*>;
+auto& pages = *new std::map<uintptr_t, Page>;
+auto& unused = *new std::map<int, std::vector<uint64_t*>>;  // by device
+
+// The caller holds the lock.
+const Page& page_of(const void* cell) {
+  return pages.at(reinterpret_cast<uintptr_t>(cell) / page_bytes * page_bytes);
+}
 
 // Without the lock, which threads that make progress take.
-uint64_t* make_page() {
-  constexpr size_t bytes = 4096;
-  void* page = nullptr;
-  if (device::runtime()->allocate_pinned(bytes, &page) != device::Error::none) return nullptr;
+uint64_t* make_page(int device) {
+  void* page = mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return nullptr;
+  const device::Context context(device);
+  if (device::runtime()->register_host(page, page_bytes, &device) != device::Error::none) {
+    munmap(page, page_bytes);
+    return nullptr;
+  }
   auto* const first = static_cast<uint64_t*>(page);
   std::lock_guard lock(mutex);
-  for (size_t i = bytes / sizeof *first; i-- > 1;) unused.push_back(first + i);
+  pages[reinterpret_cast<uintptr_t>(page)] = {device, context};
+  for (size_t i = page_bytes / sizeof *first; i-- > 1;) unused[device].push_back(first + i);
   return first;
 }
 
 }  // namespace
 
-uint64_t* take_cell() {
+uint64_t* take_cell(int device) {
   uint64_t* cell = nullptr;
   {
     std::lock_guard lock(mutex);
-    if (!unused.empty()) {
-      cell = unused.back();
-      unused.pop_back();
+    std::vector<uint64_t*>& cells = unused[device];
+    while (!cell && !cells.empty()) {
+      if (!page_of(cells.back()).context.is_gone()) cell = cells.back();
+      cells.pop_back();
     }
   }
-  if (!cell) cell = make_page();
+  if (!cell) cell = make_page(device);
   if (cell) *cell = 0;
   return cell;
 }
 
 void give_back_cell(uint64_t* cell) {
   std::lock_guard lock(mutex);
-  if (cell) unused.push_back(cell);
+  if (cell) unused[page_of(cell).device].push_back(cell);
+}
+
+bool cell_is_gone(const void* cell) {
+  std::lock_guard lock(mutex);
+  return page_of(cell).context.is_gone();
 }
 
 }  // namespace fairlead::mpi

@@ -10,10 +10,13 @@
 
 namespace fairlead::mpi {
 
-// Eight bytes that are zero, or null if there is no memory. In no thread that makes progress: the driver may
-// make it wait (device/waiting_calls.h).
-uint64_t* take_cell();
+// Eight bytes that are zero, for streams of this device, or null if there is no memory. Kernels find them at
+// Runtime::address_for_kernels(). In no thread that makes progress: the driver may make it wait
+// (device/waiting_calls.h).
+uint64_t* take_cell(int device);
 // No stream may use it any more. Accepts null.
 void give_back_cell(uint64_t* cell);
+// Has the device been reset since? Then no stream can use the cell; the CPU can.
+bool cell_is_gone(const void* cell);
 
 }  // namespace fairlead::mpi

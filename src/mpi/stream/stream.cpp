@@ -3,6 +3,7 @@
 #include "mpi/stream/stream.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "base/log.h"
@@ -38,24 +39,24 @@ void store(uint32_t* word, uint32_t value) {
 // the words of a graph, which begin at 0, are not.
 struct Words {
   std::mutex mutex;
-  std::vector<uint32_t*> used;
+  std::map<int, std::vector<uint32_t*>> used;  // by device
 };
 auto& words = *new Words;
 
-uint32_t* take_unused_word() {
-  return reinterpret_cast<uint32_t*>(take_cell());
+uint32_t* take_unused_word(int device) {
+  return reinterpret_cast<uint32_t*>(take_cell(device));
 }
 
-uint32_t* take_word() {
+uint32_t* take_word(int device) {
   {
     std::lock_guard lock(words.mutex);
-    if (!words.used.empty()) {
-      uint32_t* word = words.used.back();
-      words.used.pop_back();
-      return word;
+    for (auto& used = words.used[device]; !used.empty();) {
+      uint32_t* word = used.back();
+      used.pop_back();
+      if (!cell_is_gone(word)) return word;
     }
   }
-  return take_unused_word();
+  return take_unused_word(device);
 }
 
 void give_back_unused(uint32_t* word) {
@@ -63,11 +64,11 @@ void give_back_unused(uint32_t* word) {
 }
 
 // ROCm waits for no number of more than 31 bits.
-void give_back(uint32_t* word) {
+void give_back(int device, uint32_t* word) {
   constexpr uint32_t last = 1u << 30;
   if (!word || load(word) > last) return;
   std::lock_guard lock(words.mutex);
-  words.used.push_back(word);
+  words.used[device].push_back(word);
 }
 
 // While streams wait, progress can make no streams, events and memory (device/waiting_calls.h), so what it
@@ -117,7 +118,7 @@ std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
     return because("its value is no stream of this process");
   if (!gpu->has_word_operations(made->device_)) return because("its GPU cannot wait for words in memory");
   prepare_progress(made->device_);
-  made->reached_ = take_word();
+  made->reached_ = take_word(made->device_);
   if (!made->reached_) return because("there is no page-locked memory for it");
   made->enqueued_ = load(made->reached_);
   static std::atomic<int> streams = 0;
@@ -128,7 +129,7 @@ std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
 GpuStream::~GpuStream() {
   if (stream_) device::runtime()->destroy_stream(stream_);
   // A later write of the stream's would mark operations of the word's next owner.
-  if (reached_ && load(reached_) == enqueued_) give_back(reached_);
+  if (reached_ && load(reached_) == enqueued_) give_back(device_, reached_);
   for (const Sequence& sequence : sequences_)
     for (size_t i = 0; i < sequence.operations.size(); ++i) progress_thread().end_enqueued(true);
 }
@@ -144,8 +145,8 @@ bool GpuStream::take_words(const Operations& operations, bool captured) {
   for (size_t i = 0; i < operations.size(); ++i) {
     Enqueued& operation = *operations[i];
     operation.captured = captured;
-    operation.done = captured ? take_unused_word() : take_word();
-    operation.reached = captured ? take_unused_word() : reached_;
+    operation.done = captured ? take_unused_word(device_) : take_word(device_);
+    operation.reached = captured ? take_unused_word(device_) : reached_;
     operation.number = captured ? 1 : enqueued_ + static_cast<uint32_t>(i) + 1;
     if (!operation.done || !operation.reached) return false;
     // Earlier waits for this word are for lower numbers.
@@ -154,13 +155,13 @@ bool GpuStream::take_words(const Operations& operations, bool captured) {
   return true;
 }
 
-static void give_back_words(const GpuStream::Operations& operations) {
+static void give_back_words(int device, const GpuStream::Operations& operations) {
   for (const auto& operation : operations) {
     if (operation->captured) {
       give_back_unused(operation->reached);
       give_back_unused(operation->done);
     } else {
-      give_back(operation->done);
+      give_back(device, operation->done);
     }
   }
 }
@@ -171,7 +172,7 @@ void GpuStream::skip(const Operations& operations) {
   if (operations.front()->captured) return;
   enqueued_ += static_cast<uint32_t>(operations.size());
   for (const auto& operation : operations) store(operation->done, operation->round);
-  give_back_words(operations);
+  give_back_words(device_, operations);
 }
 
 Error GpuStream::enqueue(const Operations& operations, Waits waits, int* mpi_error) {
@@ -182,7 +183,7 @@ Error GpuStream::enqueue(const Operations& operations, Waits waits, int* mpi_err
   const bool captured = capture.state == device::Capture::State::active;
   std::vector<device::WordAccess> accesses;
   if (!take_words(operations, captured)) {
-    give_back_words(operations);
+    give_back_words(device_, operations);
     return Error::out_of_memory;
   }
   // In a graph, the stream clears what the CPU wrote in the launch before. Otherwise the last number tells of
@@ -313,7 +314,7 @@ void GpuStream::end(Enqueued& operation, int error) {
   --operation.errors->outstanding;
   store(operation.done, operation.round);
   if (operation.captured) return;
-  give_back(operation.done);
+  give_back(device_, operation.done);
   progress_thread().end_enqueued(false);
 }
 

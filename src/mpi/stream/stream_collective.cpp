@@ -187,7 +187,7 @@ Error StreamCollective::give(device::Stream stream, const Plan& plan) const {
 Error StreamCollective::take(device::Stream stream, const Plan& plan) const {
   const kernels::Exchange exchange{&header()->turn[1], &header()->turn[0], most_,
                                    taken_.data(),      taken_.size(),      false};
-  const kernels::Signal signal{&header()->counter, passed_};
+  const kernels::Signal signal{&header()->counter, passed_for_kernels_};
   if (plan.by_blocks)
     return kernels::launch_copies(device_, stream, plan.taken.data(), plan.taken.size(), blocks_at_most,
                                   signal, &exchange);
@@ -426,11 +426,14 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
     offer->out[offer->sends++] = static_cast<int8_t>(neighbors.out[i]);
   const size_t bytes = header_bytes + 3 * most_;
   scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
-  passed_ = take_cell();
+  passed_ = take_cell(device_);
+  passed_for_kernels_ =
+      static_cast<uint64_t*>(passed_ ? device::runtime()->address_for_kernels(device_, passed_) : nullptr);
   const Header zeros{};
   if (scratch_ && !device::pool_is_for_peers(device_))
     return cannot("the GPU has no memory that other GPUs may write while it waits for it");
-  if (!scratch_ || !passed_ || device::copy_now(device_, scratch_, &zeros, sizeof zeros) != Error::none)
+  if (!scratch_ || !passed_for_kernels_ ||
+      device::copy_now(device_, scratch_, &zeros, sizeof zeros) != Error::none)
     return cannot("the buffer pool has no memory for it");
   // Where it would be of no use, it must not take one of the few hardware queues.
   if (device::runtime()->captures_words() &&

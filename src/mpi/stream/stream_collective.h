@@ -136,6 +136,7 @@ class StreamCollective {
   int me_ = 0, ranks_ = 1, device_ = -1;
   uint64_t most_ = 0, reductions_ = 0;  // bytes of a buffer at most, and the reductions with kernels
   char* scratch_ = nullptr;
+  uint64_t* passed_for_kernels_ = nullptr;
   uint64_t* passed_ = nullptr;  // page-locked: how many calls the stream has passed
   std::vector<char*> scratches_;
   std::vector<device::MappedMemory> mapped_;

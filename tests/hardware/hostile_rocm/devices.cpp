@@ -248,13 +248,27 @@ SHIM int hipDeviceSynchronize() {
   if (!code) show_to_cpu();
   return code;
 }
+namespace {
+
+std::mutex peer_mutex;
+auto& enabled = *new std::set<std::pair<int, int>>;
+
+}  // namespace
+
 SHIM int hipDeviceEnablePeerAccess(int peer, unsigned) {
-  static std::mutex mutex;
-  static auto& enabled = *new std::set<std::pair<int, int>>;
   if (int code = begin()) return code;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(peer_mutex);
   if (enabled.count({current, peer})) return remember(result::peer_access_already_enabled);
   int code = remember(backend()->enable_peer(device(), number(peer)));
   if (!code) enabled.insert({current, peer});
   return code;
+}
+SHIM int hipDeviceReset() {
+  if (int code = hipDeviceSynchronize()) return code;
+  end_streams_of(current);
+  end_virtual_memory_of(current);
+  end_memory_of(current);
+  std::lock_guard lock(peer_mutex);
+  std::erase_if(enabled, [](const auto& pair) { return pair.first == current || pair.second == current; });
+  return remember(backend()->reset(current));
 }

@@ -61,11 +61,11 @@ size_t pages(size_t bytes) {
 
 // At once, between the memory that the GPU sees at this address and other memory.
 void copy_now(void* to, const void* from, size_t bytes) {
-  static fairlead::device::Stream stream = [] {
-    fairlead::device::Stream made = nullptr;
-    if (backend()->create_stream(0, &made) != Error::none) die("no stream");
-    return made;
-  }();
+  static fairlead::device::Stream stream = nullptr;
+  static uint32_t context = 0;
+  const uint32_t now = backend()->context_number(0);
+  if (!stream || std::exchange(context, now) != now)
+    if (backend()->create_stream(0, &stream) != Error::none) die("no stream");
   if (backend()->copy(to, from, bytes, stream) != Error::none ||
       backend()->synchronize_stream(stream) != Error::none)
     die(backend()->error_text());
@@ -98,6 +98,20 @@ int owner_of(const Allocation& memory) {
   std::lock_guard lock(mutex);
   const auto found = imported.find(reinterpret_cast<const void*>(memory.base));
   return found == imported.end() ? memory.device : found->second;
+}
+
+// Of page-locked memory, the provider below ends what it has made for the device.
+void end_memory_of(int device) {
+  const auto is_its = [&](const void* address) { return query(address).device == device; };
+  std::lock_guard lock(mutex);
+  std::erase_if(imported, is_its);
+  std::erase_if(coarse, [&](const auto& entry) { return is_its(entry.first); });
+  std::erase_if(aliases, [&](const auto& entry) {
+    if (!is_its(entry.first)) return false;
+    if (backend()->unregister_host(entry.second.address) != Error::none) die(backend()->error_text());
+    munmap(entry.second.address, entry.second.bytes);
+    return true;
+  });
 }
 
 void show_to_gpu() {
@@ -171,7 +185,8 @@ SHIM int hipPointerGetAttribute(void* value, int attribute, void* address) {
   if (attribute != fairlead::device::driver_flag::pointer_buffer_id || found.kind == MemoryKind::host)
     return remember(result::invalid_value);
   if (is_of_rocr(found)) found.id = whole.id;
-  std::memcpy(value, &found.id, behaviour.is_renumbered ? sizeof found.id : sizeof(uint32_t));
+  const uint64_t id = found.id % (uint64_t{1} << fairlead::device::context_bit);  // HIP's tells no context
+  std::memcpy(value, &id, behaviour.is_renumbered ? sizeof id : sizeof(uint32_t));
   return result::success;
 }
 SHIM int hipMemGetAddressRange(void** base, size_t* size, void* address) {
@@ -204,7 +219,8 @@ SHIM int hipFree(void* address) {
 SHIM int hipHostMalloc(void** address, size_t bytes, unsigned flags) {
   if (int code = begin()) return code;
   note_active(device());
-  int code = remember(backend()->allocate_pinned(bytes, address));
+  int its = device();
+  int code = remember(backend()->allocate_pinned(bytes, address, &its));
   const bool coherent = flags == 0 || flags & HipAbi::pinned_coherent;
   if (code || coherent || !over_sim()) return code;
   std::lock_guard lock(mutex);
@@ -224,11 +240,12 @@ SHIM int hipHostFree(void* address) {
 }
 SHIM int hipHostRegister(void* address, size_t bytes, unsigned) {
   if (int code = begin()) return code;
-  if (int code = remember(backend()->register_host(address, bytes))) return code;
+  int its = device();
+  if (int code = remember(backend()->register_host(address, bytes, &its))) return code;
   // Possible for shared memory that begins at a page.
   void* alias = mremap(address, 0, pages(bytes), MREMAP_MAYMOVE);
   if (alias == MAP_FAILED) return result::success;
-  if (backend()->register_host(alias, pages(bytes)) != Error::none) die(backend()->error_text());
+  if (backend()->register_host(alias, pages(bytes), &its) != Error::none) die(backend()->error_text());
   std::lock_guard lock(mutex);
   aliases[static_cast<char*>(address)] = {static_cast<char*>(alias), pages(bytes)};
   return result::success;

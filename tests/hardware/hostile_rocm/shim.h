@@ -69,6 +69,13 @@ int owner_of(const Allocation& memory);
 void* retain_physical(const void* start);
 void release_physical(void* physical);
 
+// Ends what hipDeviceReset() ends: streams and memory, with one visible device also page-locked memory. Ends
+// events and kernels as well, which AMD's leaves alone: nobody should rely on that. Whoever uses something
+// that has ended ends the process.
+void end_streams_of(int device);
+void end_memory_of(int device);
+void end_virtual_memory_of(int device);
+
 // Memory that is not coherent: what the CPU has stored is made visible to the GPU, and the other way round.
 void show_to_gpu();
 void show_to_cpu();

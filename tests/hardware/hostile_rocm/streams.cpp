@@ -89,15 +89,34 @@ StreamRecord* record_of(HipAbi::Stream stream) {
   }
   if (reinterpret_cast<uintptr_t>(stream) == 2) {
     StreamRecord*& made = streams_of_thread[device()];
-    if (!made) made = make_stream(device(), true, 0);
+    if (!made || !made->queue) made = make_stream(device(), true, 0);
     return made;
   }
-  if (stream) return reinterpret_cast<StreamRecord*>(stream);
+  if (stream) {
+    auto* const record = reinterpret_cast<StreamRecord*>(stream);
+    if (!record->queue) die("a stream of a device that was reset is used");
+    return record;
+  }
   StreamRecord*& made = default_streams[device()];
   if (!made) made = make_stream(device(), false, 0);
   if (!made) die("no default stream");
   return made;
 }
+
+}  // namespace
+
+void hostile::end_streams_of(int device) {
+  std::lock_guard lock(mutex);
+  for (auto& record : streams) {
+    if (record->device != device) continue;
+    record->live = false;
+    record->queue = nullptr;
+  }
+  std::erase_if(queues, [&](const auto& entry) { return entry.first.first == device; });
+  default_streams.erase(device);
+}
+
+namespace {
 
 void wait_for(StreamRecord* record, StreamRecord* other) {
   if (other && other != record && other->last) backend()->wait_event(record->queue->stream, other->last);

@@ -79,6 +79,14 @@ bool hostile::is_virtual(const void* start) {
   return mapped.count(start) || pool_memory.count(start);
 }
 
+void hostile::end_virtual_memory_of(int device) {
+  const auto is_its = [&](const auto& start) { return query(start).device == device; };
+  std::lock_guard lock(mutex);
+  std::erase_if(mapped, [&](const auto& entry) { return is_its(entry.first); });
+  std::erase_if(pool_memory, is_its);
+  std::erase_if(imports, [&](const auto& entry) { return entry.second == device; });
+}
+
 void hostile::forget_pool_memory(const void* start) {
   std::lock_guard lock(mutex);
   pool_memory.erase(start);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Remembers in which context of a device something was made. When the program resets the device
+// (cudaDeviceReset, hipDeviceReset), its context ends, and with it all streams, events, memory, mappings and
+// registrations. Code that keeps such things asks here before it uses them, and drops what is gone without
+// passing it to the driver: the driver may have given the handle or the address to something else. is_gone()
+// costs a load.
+
+#pragma once
+
+#include "device/runtime.h"
+
+namespace fairlead::device {
+
+class Context {
+ public:
+  Context() = default;  // of nothing, which is never gone
+  // The present one. Asks the driver, because the device may have been reset; -1: of nothing.
+  explicit Context(int device) : device_(device) {
+    if (device < 0) return;
+    (void)runtime()->has_context(device);
+    number_ = runtime()->context_number(device);
+  }
+
+  bool is_gone() const { return device_ >= 0 && runtime()->context_number(device_) != number_; }
+
+ private:
+  int device_ = -1;
+  uint32_t number_ = 0;
+};
+
+// Asks the driver about each device, because it may have been reset. For callers that are about to release
+// what they have made.
+inline void notice_resets() {
+  int count = 0;
+  if (!runtime() || !runtime()->in_use() || runtime()->device_count(&count) != Error::none) return;
+  for (int device = 0; device < count; ++device) (void)runtime()->has_context(device);
+}
+
+// Page-locked memory, and the context with which it ends: that of `device`, or if it is -1 of any in use.
+inline Error allocate_pinned(size_t bytes, void** address, Context* context, int device = -1) {
+  const Error error = runtime()->allocate_pinned(bytes, address, &device);
+  if (error == Error::none) *context = Context(device);
+  return error;
+}
+
+}  // namespace fairlead::device
