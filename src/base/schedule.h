@@ -113,6 +113,12 @@ class Schedule {
         advance_next(ring, after);
   }
 
+  // Visits all tasks that do not rest.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    for (const Places* ring : {&active_, &first_, &behind_}) ring->for_each(visit);
+  }
+
   size_t size() const { return size_; }
   bool any_awaits() const { return !first_.empty(); }
   // Visits the tasks that neither await anything nor rest, in the order in which they were added or stopped

@@ -205,6 +205,16 @@ kernels::EndWord CollectiveSlot::word_of_part(uint64_t number, int device) const
   return for_kernels(&slot_->done[number % records_kept][me_], device);
 }
 
+bool CollectiveSlot::is_out(int member, uint64_t number) {
+  const Capability its = capability(member, number);
+  if (its == Capability::none || its == Capability::host || its == Capability::staged) return true;
+  const Workers chosen = workers(number);
+  if (chosen.member == member && (chosen.are == Workers::Are::one || chosen.are == Workers::Are::one_that_has_started) &&
+      !has_ended(number))
+    return record(member, number).failed.load(std::memory_order_acquire) == number;
+  return is_done(member, number) || gave_up(member, number) || has_ended(number);
+}
+
 std::vector<int> CollectiveSlot::missing(uint64_t number) {
   std::vector<int> absent;
   for (int member = 0; member < members_; ++member)

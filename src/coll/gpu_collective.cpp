@@ -173,6 +173,7 @@ bool GpuCollective::map_for(const Reduction& part) {
 }
 
 Progress GpuCollective::advance() {
+  if (abandoned_) return Progress::waiting;
   switch (step_) {
     case Step::slot:
       for (int member = 0; member < slot_.members(); ++member) {
@@ -207,6 +208,7 @@ Progress GpuCollective::advance() {
       }
       if (!all_mapped) {
         mapped_.clear();
+        slot_.give_up(number_);  // one that abandons the collective waits for this
         return Progress::refused;
       }
       if (work_.reduction && distributes_by_copies()) copy_to_all();
@@ -245,6 +247,21 @@ Progress GpuCollective::advance() {
   return Progress::failed;
 }
 
+// Whoever launches kernels has arrived, and reads afterwards whether a member is not ready: so it sees that this
+// one is not, or this one sees that it has arrived.
+bool GpuCollective::abandon(const std::vector<bool>& lives) {
+  // What this rank's GPU does ends by itself.
+  if (step_ == Step::running || step_ == Step::bringing_back || one_ == slot_.me()) return false;
+  if (step_ != Step::joining) {
+    abandoned_ = true;
+    slot_.give_up(number_);
+  }
+  for (int member = 0; member < slot_.members(); ++member)
+    if (member != slot_.me() && lives[static_cast<size_t>(member)] && !slot_.is_out(member, number_))
+      return false;
+  return true;
+}
+
 // All members see the same records.
 void GpuCollective::reduce_or_fetch() {
   bool reduce = true;
@@ -269,7 +286,7 @@ void GpuCollective::choose_workers() {
     const Workers wanted = all_may_be_done_by_one() ? Workers{one, slot_.me()} : Workers{each};
     workers = slot_.propose(number_, wanted);
     if (workers == Workers{one, slot_.me()}) {
-      if (start_work_of_all()) {
+      if (!any_gave_up() && start_work_of_all()) {
         workers.are = one_that_has_started;
       } else {
         workers = {each};
@@ -286,6 +303,12 @@ void GpuCollective::choose_workers() {
   if (workers.are != one_that_has_started) return;
   one_ = workers.member;
   step_ = Step::by_one;
+}
+
+bool GpuCollective::any_gave_up() {
+  for (int member = 0; member < slot_.members(); ++member)
+    if (slot_.gave_up(member, number_)) return true;
+  return false;
 }
 
 bool GpuCollective::all_may_be_done_by_one() {

@@ -42,6 +42,9 @@ class GpuCollective {
   // False: this rank's memory cannot be exported. If `possible` is false, the export is not tried.
   bool expose(bool possible = true);
   Progress advance();
+  // A member has failed, or the communicator was revoked: this rank takes no part any more. False while a member
+  // that lives may still use this rank's memory; it learns of the failure as this rank does.
+  bool abandon(const std::vector<bool>& lives);
   // advance() no longer returns `refused`.
   bool all_have_mapped() const { return step_ > Step::readying; }
   bool done_by_one() const { return one_ >= 0; }
@@ -69,6 +72,7 @@ class GpuCollective {
   bool may_fetch_instead() const { return work_.reduction && !work_.pieces.empty(); }
   void reduce_or_fetch();
   void choose_workers();
+  bool any_gave_up();
   bool all_may_be_done_by_one();
   bool knows_way_to(int member);
   bool start_work_of_all();
@@ -118,7 +122,7 @@ class GpuCollective {
   std::list<packing::Move> moves_;
   bool pushes_by_kernel_ = false;  // the pieces go to memory that copies must not write to
   bool tells_itself_ = false;      // the kernel stores the word of this member's part
-  bool failed_ = false;
+  bool failed_ = false, abandoned_ = false;
 };
 
 }  // namespace fairlead::coll

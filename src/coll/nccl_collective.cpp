@@ -273,6 +273,11 @@ void NcclMember::give_back() {
   end_those_that_all_have_left();
 }
 
+void NcclMember::abandon_for_all() {
+  slot_.slot().nccl_failed.store(1, std::memory_order_release);
+  abandon();
+}
+
 // Work that still runs on the communicator ends, in whatever state. NCCL's part of a context that has ended
 // is left alone.
 void NcclMember::abandon() {

@@ -42,6 +42,8 @@ class NcclMember {
   Progress advance(uint64_t number, const NcclCall& call);
   // advance() no longer returns `refused` for this call.
   bool has_launched(uint64_t number) const { return number <= launched_up_to_; }
+  // A member has failed: nobody uses NCCL any more, and what runs ends.
+  void abandon_for_all();
   // Finalizes the communicator, which this member no longer needs. Does not wait for the other members.
   void give_back();
 

@@ -56,6 +56,8 @@ const char* to_string(Reason reason) {
       return "its sender has no host memory to stage it in";
     case Reason::damaged:
       return "its rendezvous record is damaged";
+    case Reason::abandoned:
+      return "its communicator was revoked";
   }
   return "?";
 }

@@ -74,6 +74,7 @@ enum class Reason : uint8_t {
   no_kernel,       // the layout has gaps, and no kernel of the receiver can read it
   no_memory,       // set by the sender: there is no host memory to stage it in
   damaged,         // the rendezvous holds impossible values
+  abandoned,       // set by the sender: its communicator was revoked
 };
 const char* to_string(Reason reason);
 

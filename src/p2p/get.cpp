@@ -234,12 +234,25 @@ Error RendezvousGet::damaged() {
   return over(Error::failed);
 }
 
+bool RendezvousGet::abandon(bool sender_lives) {
+  const bool copies = step_ == Step::copying || step_ == Step::passing;
+  // Who has claimed the posted buffer will write to it, and say so.
+  if (copies || (posted_ && sender_lives)) return false;
+  if (posted_) posted_->give_up();
+  if (step_ != Step::over) close(Error::failed);
+  return true;
+}
+
 Error RendezvousGet::over(Error error) {
-  bool arrived = error == Error::none && !truncated();
   if (error != Error::none)
     log_line(LogLevel::error, "a device message of %llu bytes from rank %d is lost: %s",
              static_cast<unsigned long long>(rts_.bytes), node_.world_rank(rts_.sender),
              stream_ ? stream_->what_failed() : node::to_string(rendezvous_.reason.load()));
+  return close(error);
+}
+
+Error RendezvousGet::close(Error error) {
+  bool arrived = error == Error::none && !truncated();
   if (posted_) path_ = Traffic::put;
   if (stream_) path_ = stream_->through_device() ? Traffic::device_staged : Traffic::staged;
   if (arrived) count(path_, rts_.bytes);

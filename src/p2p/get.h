@@ -35,6 +35,10 @@ class RendezvousGet {
   // Waits for copies that are in progress and do not depend on the sender (before this rank stops polling).
   void quiesce();
 
+  // The sender has failed, or, if it lives, the communicator was revoked: the message is lost. False while a GPU,
+  // or a sender that lives, writes to the buffer; the get goes on then.
+  bool abandon(bool sender_lives);
+
   uint64_t bytes() const { return rts_.bytes; }
   bool truncated() const { return rts_.bytes > capacity_; }
   Traffic path() const { return path_; }  // valid when the get is over
@@ -53,6 +57,7 @@ class RendezvousGet {
   device::Error damaged();
   void reconsider();
   device::Error over(device::Error error);
+  device::Error close(device::Error error);
 
   node::Node& node_;
   RtsHeader rts_;

@@ -60,6 +60,7 @@ Fallback fallback_of(Reason reason) {
     case Reason::none:
     case Reason::no_memory:
     case Reason::damaged:
+    case Reason::abandoned:
     case Reason::not_exportable:
       return Fallback::not_exportable;
   }
@@ -227,7 +228,7 @@ void RendezvousSend::advance() {
       stream();
       break;
     case RendezvousState::pipelined:
-      stream_->advance();
+      if (stream_) stream_->advance();
       break;
     case RendezvousState::done:
       if (moving_) break;  // it reads the user's buffer
@@ -254,7 +255,7 @@ void RendezvousSend::close() {
 }
 
 bool RendezvousSend::buffer_free() const {
-  return finished_ || (puts_ && !put_) || pooled_ || (stream_ && stream_->read_out());
+  return finished_ || abandoned_ || (puts_ && !put_) || pooled_ || (stream_ && stream_->read_out());
 }
 
 bool RendezvousSend::matched_by_probe() const {
@@ -322,10 +323,30 @@ void RendezvousSend::leave_device() {
   count(decision.path == Path::staged ? fallback_of(decision.reason) : Fallback::not_probed);
 }
 
+// Only one of the two ranks makes the next step: of a receiver that has claimed the bytes, this one waits for
+// the end.
+bool RendezvousSend::abandon(bool receiver_lives) {
+  if (put_) return false;
+  if (!finished_ && !receiver_lives) close();
+  if (finished_ || abandoned_ || puts_) return true;
+  if (stream_) {
+    stream_->abandon();
+    return abandoned_ = true;
+  }
+  RendezvousState state = slot_->state.load(std::memory_order_acquire);
+  if (state == RendezvousState::claimed || state == RendezvousState::done ||
+      !slot_->state.compare_exchange_strong(state, RendezvousState::moving))
+    return false;
+  moving_.reset();
+  transport::StagedSender::refuse(*slot_, bytes_);
+  if (pooled_) device::pool_free(std::exchange(pooled_, nullptr));
+  return abandoned_ = true;
+}
+
 void RendezvousSend::flush() {
   // Only the GPU delays a put.
   while (put_) advance();
-  if (puts_) return;
+  if (puts_ || abandoned_) return;
   // Repeat until the receiver has claimed the message, or the bytes are where the receiver can fetch them. In
   // each step the receiver may have been faster.
   while (!stream_) {

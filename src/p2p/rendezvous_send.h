@@ -82,6 +82,10 @@ class RendezvousSend {
   bool short_of_memory() const { return stream_ && stream_->short_of_memory(); }
   // Makes the receiver independent of this rank's progress (M6). Waits for no other process.
   void flush();
+  // No receive will take the message: the receiver has failed, or, if it lives, its communicator was revoked.
+  // Releases the bytes. A receiver that lives may still have the RTS header; then the message is lost, and this
+  // object waits for it to say so. False while a GPU, or a receiver that lives, uses the bytes.
+  bool abandon(bool receiver_lives);
   // Copies that buffer() has started and of which advance() has not seen the end.
   static int unfinished_moves();
 
@@ -107,7 +111,7 @@ class RendezvousSend {
   void* pooled_ = nullptr;
   struct MoveToPool;
   std::unique_ptr<MoveToPool> moving_;
-  bool finished_ = false;
+  bool finished_ = false, abandoned_ = false;
   bool puts_;
   std::unique_ptr<RendezvousPut> put_;  // while the bytes are on their way
   Traffic path_ = Traffic::peer;

@@ -140,6 +140,23 @@ void StagedSender::fail(Reason reason, const char* what) {
   rendezvous_.produced.store(produced_failed, std::memory_order_release);
 }
 
+void StagedSender::abandon() {
+  for (packing::Move& copy : copies_) copy.wait();
+  failed_ = true;
+  rendezvous_.reason.store(Reason::abandoned, std::memory_order_relaxed);
+  rendezvous_.produced.store(produced_failed, std::memory_order_release);
+}
+
+void StagedSender::refuse(Rendezvous& rendezvous, uint64_t bytes) {
+  rendezvous.medium = Medium::host;
+  rendezvous.chunk_bytes = bytes;
+  rendezvous.consumed.store(0, std::memory_order_relaxed);
+  rendezvous.flushed.store(0, std::memory_order_relaxed);
+  rendezvous.reason.store(Reason::abandoned, std::memory_order_relaxed);
+  rendezvous.produced.store(produced_failed, std::memory_order_relaxed);
+  rendezvous.state.store(RendezvousState::pipelined, std::memory_order_release);
+}
+
 void StagedSender::finish() {
   for (packing::Move& copy : copies_) copy.wait();
   for (; returned_ < started_; ++returned_)

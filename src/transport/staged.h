@@ -42,6 +42,10 @@ class StagedSender {
   // The source may be reused or freed.
   bool read_out() const { return produced_ == total_ || flushed_; }
   bool failed() const { return failed_; }
+  // No receive will take the message. A receiver that has its RTS header fails. Waits for copies in flight.
+  void abandon();
+  // The same in place of a transfer that has not begun.
+  static void refuse(Rendezvous& rendezvous, uint64_t bytes);
   // Called when the receiver has set `done`: gives the chunks back. Waits for copies in flight.
   void finish();
 

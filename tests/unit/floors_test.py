@@ -25,7 +25,7 @@ FLOORS = [
     ["transport"],
     ["p2p", "coll", "rma"],
     ["mpi/abi"],
-    ["mpi/datatype", "mpi/info"],
+    ["mpi/datatype", "mpi/info", "mpi/failures"],
     ["mpi/core"],
     ["mpi/network"],
     ["mpi/p2p"],

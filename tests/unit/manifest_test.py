@@ -52,7 +52,7 @@ def differences(library, symbols, rows):
     always |= fortran_symbols(library, [form for form in forms if not form.guard])
     for in_c, in_fortran in map(generate.names_of_gpu_query, manifest.GPU_QUERIES):
         always |= {in_c, *(in_fortran if fortran_symbols(library, forms) else ())}
-    always |= {f"MPIX_{name}" for name in manifest.STREAM_FUNCTIONS}
+    always |= {f"MPIX_{name}" for name in (*manifest.FAILURE_FUNCTIONS, *manifest.STREAM_FUNCTIONS)}
     # A library has all or none of the functions under one condition.
     wanted = set(always)
     for guard in {form.guard for form in forms if form.guard}:

@@ -13,7 +13,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from manifest import ACTIONS, GPU_QUERIES, MANIFEST, STREAM_FUNCTIONS, TYPE_WORDS, Mistake, read_manifest
+from manifest import (ACTIONS, FAILURE_FUNCTIONS, GPU_QUERIES, MANIFEST, STREAM_FUNCTIONS, TYPE_WORDS, Mistake,
+                      read_manifest)
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = 110
@@ -527,7 +528,7 @@ def exports_map(forms):
             *(f"    {symbol};" for form in forms if has_fortran_entry(form) for symbol in fortran_symbols(form)),
             *(f"    {symbol};" for name in GPU_QUERIES for in_c, in_fortran in [names_of_gpu_query(name)]
               for symbol in [in_c, *in_fortran]),
-            *(f"    MPIX_{name};" for name in STREAM_FUNCTIONS),
+            *(f"    MPIX_{name};" for name in (*FAILURE_FUNCTIONS, *STREAM_FUNCTIONS)),
             "    fairlead_*;", "  local: *;", "};"]
 
 
@@ -551,7 +552,8 @@ Fortran: {fortran} of the {total} functions do the same in `mpif.h`, `mpi` and `
 A function newer than the host MPI is exported all the same, and returns `MPI_ERR_OTHER` with a line in the log.
 So a program must test for it by `MPI_Get_version()`, not by `dlsym()`.
 
-Besides these functions, Fairlead exports those by which programs ask whether MPI takes device memory: {queries} ([what they answer](programs.md#what-fairlead-answers))."""
+Besides these functions, Fairlead exports those by which programs ask whether MPI takes device memory: {queries} ([what they answer](programs.md#what-fairlead-answers)).
+It also exports those functions of ULFM that wait for other processes, {failures}; all others of ULFM are passed on ([failed processes](design/host-mpi.md#failed-processes))."""
 
 COVERAGE_COLUMNS = """
 | Function | MPI | Family | Device buffers | `_c` form | Fortran |
@@ -565,7 +567,8 @@ def coverage(rows):
     text = [COVERAGE.format(c=tally([row.action for row in rows]),
                             large=tally([row.large_action for row in rows if row.large_action != "-"]),
                             fortran=sum(row.fortran == "handled" for row in rows), total=len(rows),
-                            queries=", ".join(f"`MPIX_{name}`" for name in GPU_QUERIES))]
+                            queries=", ".join(f"`MPIX_{name}`" for name in GPU_QUERIES),
+                            failures=", ".join(f"`MPIX_{name}`" for name in FAILURE_FUNCTIONS))]
     for row, previous in zip(rows, [None, *rows]):
         if not previous or row.chapter != previous.chapter:
             text += ["", f"## {row.chapter}", COVERAGE_COLUMNS]

@@ -22,6 +22,7 @@
 #pragma weak PMPI_Comm_get_errhandler
 #pragma weak PMPI_Comm_group
 #pragma weak PMPI_Comm_rank
+#pragma weak PMPI_Comm_remote_group
 #pragma weak PMPI_Comm_remote_size
 #pragma weak PMPI_Comm_set_attr
 #pragma weak PMPI_Comm_set_errhandler

@@ -39,6 +39,8 @@ GUARDS_41 = dict.fromkeys(
 # Functions of no standard by which MPIs tell whether they take device memory (mpi/job/gpu_queries.cpp).
 GPU_QUERIES = ("GPU_query_support", "Query_cuda_support", "Query_hip_support", "Query_rocm_support",
                "Query_ze_support")
+# Functions of ULFM that block (mpi/job/failure_calls.cpp).
+FAILURE_FUNCTIONS = ("Comm_agree", "Comm_shrink")
 # What mpi/stream and mpi/p2p/partitioned.cpp define, without "MPIX_".
 STREAM_FUNCTIONS = (
     "Stream_create", "Stream_free", "Stream_comm_create", "Stream_comm_create_multiplex", "Comm_get_stream",

@@ -238,7 +238,38 @@ int CollectiveOperation::result_of_host(int result) {
   return result;
 }
 
+// The host MPI ends what it has itself.
+void CollectiveOperation::end_if_failed(Failures& failures) {
+  if (step_ == Step::in_host || step_ == Step::over) return;
+  const int failure = failures.of_members(call_.comm);
+  if (failure == MPI_SUCCESS || !leave_slot(failures)) return;
+  if (question_) question_->decline();
+  failure_ = failure;
+  over(failure);
+}
+
+// False while other members may use this rank's memory.
+bool CollectiveOperation::leave_slot(Failures& failures) {
+  if (step_ == Step::by_nccl) {
+    state_->nccl().abandon_for_all();
+    return true;
+  }
+  if (step_ != Step::deciding && step_ != Step::on_gpu) return true;
+  if (arrived_with_ == Capability::nccl) state_->nccl().release(number_);
+  if (!gpu_) {
+    state_->slot()->give_up(number_);
+    return true;
+  }
+  std::vector<bool> lives;
+  for (int member = 0; member < state_->position().size; ++member)
+    lives.push_back(!failures.has_failed(call_.comm, member));
+  return gpu_->abandon(lives);
+}
+
 void CollectiveOperation::over(int error) {
+  // Copies from a process that dies may fail before its death is known.
+  if (error == MPI_ERR_OTHER && survives_failures())
+    if (const int failure = Failures().of_members(call_.comm); failure != MPI_SUCCESS) error = failure;
   error_ = error;
   if (step_ != Step::in_host) {
     if (!cleared_) state_->clear(number_);
@@ -329,7 +360,7 @@ void CollectiveOperation::describe(MPI_Status* status) {
 
 int run_collective(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, Regions regions,
                    HostForm host) {
-  state->join();
+  if (const int error = state->join(); error != MPI_SUCCESS) return error;
   CollectiveOperation operation(std::move(state), call, std::move(regions),
                                 CollectiveOperation::Form::blocking, std::move(host));
   return run(operation, MPI_STATUS_IGNORE);

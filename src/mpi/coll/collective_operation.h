@@ -50,6 +50,7 @@ class CollectiveOperation : public Operation {
   uint64_t bytes() const override { return static_cast<uint64_t>(regions_.bytes()); }
   bool needs_help() const override { return !left_to_others(); }
   void quiesce() override;
+  void end_if_failed(Failures& failures) override;
   bool quiesced() const override;
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
@@ -72,6 +73,7 @@ class CollectiveOperation : public Operation {
   void end_in_host(int result);
   int result_of_host(int result);
   void over(int error);
+  bool leave_slot(Failures& failures);
   void took(Traffic path);
   void log_path(Traffic path) const;
   void complain_of_missing();

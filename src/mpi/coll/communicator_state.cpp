@@ -136,7 +136,9 @@ bool CommunicatorState::joined() {
   if (join_ == Join::over) return true;
   start_joining();
   int here = 1;
-  if (announcement_ != MPI_REQUEST_NULL) real.Test(&announcement_, &here, MPI_STATUS_IGNORE);
+  if (announcement_ != MPI_REQUEST_NULL &&
+      real.Test(&announcement_, &here, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+    slot_number_ = -1;
   if (!here) return false;
   if (slot_number_ >= 0) slot_.emplace(pool->slot(slot_number_), position_.size, position_.rank);
   for (uint64_t number : std::exchange(skipped_, {})) leave_word(number);
@@ -145,13 +147,15 @@ bool CommunicatorState::joined() {
 }
 
 // Uses the blocking form: all members are in a blocking call, and the two forms do not match.
-void CommunicatorState::join() {
-  if (known()) return;
+int CommunicatorState::join() {
+  if (known()) return MPI_SUCCESS;
+  int result = MPI_SUCCESS;
   joined_together_ |= join_ == Join::not_begun;
   if (begin_joining()) {
     gather_before(comm_);
     BlockingHostCall blocking_call;
-    real.Bcast(&slot_number_, sizeof slot_number_, MPI_BYTE, 0, comm_);
+    result = real.Bcast(&slot_number_, sizeof slot_number_, MPI_BYTE, 0, comm_);
+    if (result != MPI_SUCCESS) slot_number_ = -1;
   }
   // Another thread that makes progress may call joined() as well.
   auto joined_now = [this] {
@@ -159,6 +163,7 @@ void CommunicatorState::join() {
     return joined();
   };
   for (Backoff backoff; !joined_now(); backoff.pause()) engine().progress();
+  return result;
 }
 
 void CommunicatorState::end_call(uint64_t number) {
@@ -205,12 +210,11 @@ std::shared_ptr<MPI_Comm> CommunicatorState::lend_duplicate() {
   auto least = std::ranges::min_element(lent_, {}, users);
   if (least != lent_.end() && users(*least) > 0 && lent_.size() < lent_at_most) least = lent_.end();
   int chosen = static_cast<int>(least - lent_.begin());
-  real.Bcast(&chosen, 1, MPI_INT, 0, comm_);
+  if (real.Bcast(&chosen, 1, MPI_INT, 0, comm_) != MPI_SUCCESS) return nullptr;
   if (chosen == static_cast<int>(lent_.size())) {
     MPI_Comm duplicate = MPI_COMM_NULL;
     if (make_duplicate(&duplicate) != MPI_SUCCESS) return nullptr;
-    PMPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
-    if (pool) communicator_state_of(duplicate)->join();
+    if (pool && !survives_failures()) communicator_state_of(duplicate)->join();
     lent_.push_back(std::make_shared<MPI_Comm>(duplicate));
   }
   return lent_[static_cast<size_t>(chosen)];
@@ -221,8 +225,9 @@ std::shared_ptr<MPI_Comm> CommunicatorState::lend_duplicate() {
 int CommunicatorState::make_duplicate(MPI_Comm* duplicate) {
   int topology = MPI_UNDEFINED;
   PMPI_Topo_test(comm_, &topology);
-  return topology == MPI_UNDEFINED ? real.Comm_split(comm_, 0, 0, duplicate)
-                                   : real.Comm_dup(comm_, duplicate);
+  return adopt(topology == MPI_UNDEFINED ? real.Comm_split(comm_, 0, 0, duplicate)
+                                         : real.Comm_dup(comm_, duplicate),
+               duplicate);
 }
 
 std::optional<coll::Heir> CommunicatorState::expect_duplicate() {
@@ -289,7 +294,9 @@ Duplicating::~Duplicating() {
 }
 
 void agree_on_slot(MPI_Comm comm) {
-  if (comm == MPI_COMM_NULL || !pool) return;
+  // If processes may fail, only some members may have made the communicator. They join at its first collective, which
+  // the program calls when it knows that all have.
+  if (comm == MPI_COMM_NULL || !pool || survives_failures()) return;
   const Kept state = communicator_state_of(comm);
   state->join();
   // A nonblocking call that needs it could not make it.

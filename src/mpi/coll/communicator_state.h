@@ -26,6 +26,7 @@
 #include "mpi/coll/collective_call.h"
 #include "mpi/coll/node_hierarchy.h"
 #include "mpi/core/engine.h"
+#include "mpi/failures/failures.h"
 
 namespace fairlead::mpi {
 
@@ -85,7 +86,7 @@ class CommunicatorState {
 
   // Makes the collective slot known to all members. The first member sends its number to the others. join()
   // waits for that; start_joining() and joined() do not.
-  void join();
+  int join();
   void start_joining();
   bool joined();
   // Like joined(), but it does not call the host MPI, and any thread may call it.
@@ -147,7 +148,7 @@ class CommunicatorState {
   void free_communicators() {
     // Join even if no collective used the slot: it returns to the pool when all members have left it.
     if (heir_ && has_slot_pool()) joined();
-    for (const std::shared_ptr<MPI_Comm>& duplicate : lent_) PMPI_Comm_free(duplicate.get());
+    for (const std::shared_ptr<MPI_Comm>& duplicate : lent_) free_own(duplicate.get());
     lent_.clear();
     for_messages_.reset();
     hierarchy_.reset();

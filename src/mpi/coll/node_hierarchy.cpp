@@ -9,6 +9,7 @@
 #include "mpi/abi/real.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/core/interception.h"
+#include "mpi/failures/failures.h"
 
 namespace fairlead::mpi {
 
@@ -68,19 +69,18 @@ void NodeHierarchy::add_groups(const std::vector<int>& node) {
 bool NodeHierarchy::make_communicators(MPI_Comm comm) {
   int color = has_slice() ? my_local_rank_ : MPI_UNDEFINED;
   // Not MPI_Comm_dup: it would call the program's attribute copy functions.
-  bool made = real.Comm_split(comm, 0, 0, &all_) == MPI_SUCCESS;
-  made &= real.Comm_split(comm, my_node_, my_local_rank_, &node_) == MPI_SUCCESS;
-  for (ExchangeComm* exchange : {&spreading, &collecting})
-    made &= real.Comm_split(comm, color, my_node_, &exchange->comm) == MPI_SUCCESS;
-  for (MPI_Comm each : {all_, node_, spreading.comm, collecting.comm})
-    if (each != MPI_COMM_NULL) PMPI_Comm_set_errhandler(each, MPI_ERRORS_RETURN);
+  const auto split = [comm](int of_color, int key, MPI_Comm* made) {
+    return adopt(real.Comm_split(comm, of_color, key, made), made) == MPI_SUCCESS;
+  };
+  bool made = split(0, 0, &all_);
+  made &= split(my_node_, my_local_rank_, &node_);
+  for (ExchangeComm* exchange : {&spreading, &collecting}) made &= split(color, my_node_, &exchange->comm);
   return made;
 }
 
 NodeHierarchy::~NodeHierarchy() {
   hierarchies.fetch_sub(1);
-  for (MPI_Comm each : {collecting.comm, spreading.comm, node_, all_})
-    if (each != MPI_COMM_NULL) real.Comm_free(&each);
+  for (MPI_Comm* each : {&collecting.comm, &spreading.comm, &node_, &all_}) free_own(each);
 }
 
 }  // namespace fairlead::mpi

@@ -14,6 +14,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/core/request.h"
+#include "mpi/failures/failures.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -70,10 +71,18 @@ class Selection {
     while (complete_ < ours_.size() && ours_[complete_].operation->complete()) ++complete_;
     return complete_ == ours_.size();
   }
+  bool any_failed() const {
+    return std::any_of(ours_.begin(), ours_.end(), [](const Ours& o) { return o.operation->failed(); });
+  }
   const Ours* any_complete() const {
     auto found =
         std::find_if(ours_.begin(), ours_.end(), [](const Ours& o) { return o.operation->complete(); });
     return found == ours_.end() ? nullptr : &*found;
+  }
+  // Neither null, nor inactive as far as Fairlead knows.
+  bool is_active(int index) const {
+    if (host_[static_cast<size_t>(index)] != MPI_REQUEST_NULL) return true;
+    return std::any_of(ours_.begin(), ours_.end(), [index](const Ours& one) { return one.index == index; });
   }
   // The host MPI has completed this request.
   void take_over(int index) { requests_[index] = host_[index]; }
@@ -150,6 +159,10 @@ class HostRequests {
     *result = failed_ ? MPI_ERR_IN_STATUS : MPI_SUCCESS;
     return completed == MPI_UNDEFINED;
   }
+  bool peer_failed() const {
+    return failed_ && std::any_of(statuses_.begin(), statuses_.end(),
+                                  [](const auto& one) { return is_failure(one.second.MPI_ERROR); });
+  }
   void write(MPI_Status* statuses) const {
     if (statuses == MPI_STATUSES_IGNORE) return;
     for (const auto& [index, status] : statuses_) {
@@ -169,6 +182,23 @@ class HostRequests {
   bool failed_ = false;
 };
 
+// A process has failed, so Waitall returns although requests are not complete: their peers may wait for this
+// rank to do something about it.
+int end_early(Selection& selection, const HostRequests* host, int count, MPI_Status* statuses) {
+  for (int i = 0; statuses != MPI_STATUSES_IGNORE && i < count; ++i) {
+    set_empty(&statuses[i]);
+    statuses[i].MPI_ERROR = selection.is_active(i) ? MPI_ERR_PENDING : MPI_SUCCESS;
+  }
+  if (host) host->write(statuses);
+  selection.take_over_all();
+  for (const Ours& one : selection.ours()) {
+    if (!one.operation->complete()) continue;
+    const int result = selection.finish(one, at(statuses, one.index));
+    if (statuses != MPI_STATUSES_IGNORE) statuses[one.index].MPI_ERROR = result;
+  }
+  return MPI_ERR_IN_STATUS;
+}
+
 int wait_all(int count, MPI_Request* requests, MPI_Status* statuses) {
   Selection selection(count, requests);
   std::optional<HostRequests> host;
@@ -176,7 +206,11 @@ int wait_all(int count, MPI_Request* requests, MPI_Status* statuses) {
   int result = MPI_SUCCESS;
   for (Backoff backoff;; backoff.pause()) {
     engine().progress();
-    if (selection.all_complete() && (!host || host->poll(&result))) break;
+    const bool ours = selection.all_complete();
+    const bool theirs = (ours || survives_failures()) && (!host || host->poll(&result));
+    if (survives_failures() && (selection.any_failed() || (host && host->peer_failed())))
+      return end_early(selection, host ? &*host : nullptr, count, statuses);
+    if (ours && theirs) break;
   }
   if (result != MPI_SUCCESS && result != MPI_ERR_IN_STATUS) return result;
   // All are null or inactive now: the host MPI sets their statuses.
@@ -274,12 +308,12 @@ FAIRLEAD_MPI(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
   CallRecord record(Function::Test);
   if (forwards(request, status, flag))
     return forward(1, request, [&] { return real.Test(request, flag, status); });
-  engine().progress();
   Operation* operation = engine().find(*request);
+  if (operation && operation->active) operation->start_waiting();
+  engine().progress();
   if (!operation) return noted(real.Test(request, flag, status));
   *flag = !operation->active || operation->complete();
   if (!operation->active && status != MPI_STATUS_IGNORE) set_empty(status);
-  if (operation->active) operation->start_waiting();
   return operation->active && *flag ? finish(operation, request, status) : MPI_SUCCESS;
 }
 

@@ -18,12 +18,16 @@
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
+#include "mpi/failures/failures.h"
 
 namespace fairlead::mpi {
 namespace {
 
 constexpr unsigned rounds_between_nudges = 4;
 constexpr unsigned starts_between_rounds = 8;
+// The clock is not read in each round.
+constexpr unsigned rounds_between_looks = 16;
+constexpr std::chrono::milliseconds between_looks_for_failures{1};
 // Some microseconds: a program that waits for what it has started calls MPI again sooner.
 constexpr uint64_t ticks_of_computation = 10000;
 
@@ -71,7 +75,6 @@ void Engine::open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MP
   threads_ = threads;
   self_ = self;
   set_own_comm_self(self);
-  PMPI_Comm_set_errhandler(self, MPI_ERRORS_RETURN);
   silent_ = silent;
   node_ = std::move(node);
   nonce_ = nonce;
@@ -199,6 +202,20 @@ void Engine::nudge_host() {
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, silent_, &found, MPI_STATUS_IGNORE);
 }
 
+// An operation that fails here is taken out of the schedule in its next turn.
+void Engine::look_for_failures() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_for_failures_ < between_looks_for_failures) return;
+  looked_for_failures_ = now;
+  Failures failures;
+  operations_.for_each([&](Operation* operation) {
+    if (!operation->complete()) operation->end_if_failed(failures);
+  });
+  if (!failures.any() || !node_) return;
+  for (auto& rendezvous : kept_)
+    if (failures.has_failed(node_->world_rank(rendezvous->receiver()))) rendezvous->abandon(false);
+}
+
 void Engine::end_deferred(Operation* operation) {
   take_out(operation);
   ended_.emplace_back(operation);
@@ -211,6 +228,7 @@ void Engine::progress_locked() {
   });
   // A receive that has polled for its message has already called the host MPI.
   if (!operations_.any_awaits() && rounds_ % rounds_between_nudges == 0) nudge_host();
+  if (survives_failures() && rounds_ % rounds_between_looks == 0) look_for_failures();
   for (const Hooks& hooks : all_hooks())
     if (hooks.advance) hooks.advance();
   device::start_enqueued();

@@ -137,6 +137,7 @@ class Engine {
   void take_out(Operation* operation);
   void end_deferred(Operation* operation);
   void nudge_host();
+  void look_for_failures();
   std::chrono::steady_clock::time_point time_of_round();
   void quiesce();
   bool quiesced();
@@ -155,7 +156,7 @@ class Engine {
   unsigned rounds_ = 0;
   std::atomic<unsigned> starts_ = 0;  // since the program last completed an operation
   unsigned timed_round_ = UINT_MAX;
-  std::chrono::steady_clock::time_point time_of_round_{};
+  std::chrono::steady_clock::time_point time_of_round_{}, looked_for_failures_{};
   Schedule<Operation, MatchKey, HashOfKey> operations_;
   // Complete operations with a deferred free, whose host message is not freed yet.
   std::vector<std::unique_ptr<Operation>> ended_;

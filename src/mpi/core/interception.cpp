@@ -11,6 +11,7 @@
 #include "mpi/core/hooks.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/record.h"
+#include "mpi/failures/failures.h"
 
 namespace fairlead::mpi {
 
@@ -53,6 +54,7 @@ constinit thread_local int errors_noted = 0;
 constinit std::atomic<bool> detail::receives_failed{false};
 
 int note_failed_receive(int result) {
+  if (is_failure(result)) return result;  // nothing has come
   ++errors_noted;
   detail::receives_failed.store(true, std::memory_order_relaxed);
   if (intercepting() && engine().node()) ++engine().node()->mine().failed_receives;

@@ -9,9 +9,28 @@ namespace fairlead::mpi {
 
 void Operation::begin() {
   complete_ = false;
+  interrupted_ = false;
+  failure_ = MPI_SUCCESS;
   active = true;
   waiting_since_ = never;
   record_.begin();
+}
+
+void Operation::interrupt() {
+  interrupted_ = true;
+  complete_.store(true, std::memory_order_release);
+}
+
+// False if it is over meanwhile.
+bool Operation::resume() {
+  std::lock_guard lock(engine().mutex());
+  if (!interrupted_) return false;
+  complete_ = interrupted_ = false;
+  return true;
+}
+
+int Operation::take_interruption() {
+  return interrupted_ && resume() ? raise(proc_failed_pending) : MPI_SUCCESS;
 }
 
 bool Operation::worth_watching() const {

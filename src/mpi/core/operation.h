@@ -21,6 +21,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/record.h"
 #include "mpi/datatype/layout.h"
+#include "mpi/failures/failures.h"
 #include "p2p/rendezvous_send.h"
 
 namespace fairlead::mpi {
@@ -34,7 +35,10 @@ struct StreamGate {
 
 class Operation {
  public:
-  explicit Operation(MPI_Comm comm) : comm_(comm) {}
+  explicit Operation(MPI_Comm comm) : comm_(comm) {
+    // Only a communicator that is not freed can be asked for its failures.
+    if (survives_failures()) keep_communicator();
+  }
   // For an operation that is started before its GPU stream has come to it (mpi/stream): it is matched at
   // once, but leaves the buffer alone until then. Its start() returns cannot_be_early where it can only start
   // later.
@@ -55,7 +59,7 @@ class Operation {
   // Not null while only a message with this key can progress the operation.
   virtual const MatchKey* awaits() const { return nullptr; }
   // Is the operation complete, with nothing left to do for advance()?
-  virtual bool rests() const { return complete(); }
+  virtual bool rests() const { return complete() && !interrupted_; }
   // Called before this rank stops polling (M6): completes what this rank can complete alone, and makes its
   // peers independent of it.
   virtual void quiesce() = 0;
@@ -65,6 +69,10 @@ class Operation {
   // Before the engine has it: will its peer rather compute than poll, as far as one can tell? Then what a
   // round of progress starts now would otherwise start late.
   virtual bool worth_a_round() const { return false; }
+  // Called now and then in jobs that survive failures, while the operation is not complete. If a peer has
+  // failed or the communicator was revoked, ends the operation with that error, as soon as no process that
+  // lives uses its memory. Operations whose host requests are completed by MPI_Test get the error from there.
+  virtual void end_if_failed(Failures&) {}
   // Is there anything that a thread could do for it now? The caller holds the engine's lock.
   virtual bool needs_help() const { return true; }
   // Is it worth looking at often? A trace shows when an end was seen.
@@ -81,8 +89,16 @@ class Operation {
   virtual MPI_Request own_handle() const { return MPI_REQUEST_NULL; }
   virtual std::unique_ptr<p2p::RendezvousSend> take_unfinished_rendezvous() { return nullptr; }
 
+  // True also while the operation is interrupted.
   bool complete() const { return complete_.load(std::memory_order_acquire); }
+  // A nonblocking receive from any rank is interrupted until the program has acknowledged the failure of a
+  // process. Raises and returns the error for the completion call that meets it; MPI_SUCCESS: there is none.
+  int take_interruption();
+  // Has a failure ended it?
+  bool failed() const { return failure_ != MPI_SUCCESS || interrupted_; }
+  // A completion call begins. An interruption that it does not meet may be acknowledged by now.
   void start_waiting() {
+    if (interrupted_.load(std::memory_order_relaxed)) resume();
     if (waiting_since_.load(std::memory_order_relaxed) == never)
       waiting_since_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   }
@@ -107,11 +123,15 @@ class Operation {
   // Must the buffer be left alone for now?
   bool held() const { return gate_.word && !gate_.is_open(); }
   void begin();  // for start(): discards an earlier round of a persistent operation
+  void interrupt();
+  bool resume();
 
   MPI_Comm comm_;
   StreamGate gate_;
   MPI_Request message_ = MPI_REQUEST_NULL;
   std::atomic<bool> complete_{false};
+  std::atomic<bool> interrupted_{false};
+  int failure_ = MPI_SUCCESS;  // of a peer, which has ended the operation
   std::atomic<std::chrono::steady_clock::time_point> waiting_since_ = never;
   MessageRecord record_;
 

@@ -126,6 +126,7 @@ void hand_out_persistent(std::unique_ptr<Operation> operation, MPI_Request handl
 }
 
 int finish(Operation* operation, MPI_Request* request, MPI_Status* status) {
+  if (const int pending = operation->take_interruption(); pending != MPI_SUCCESS) return pending;
   engine().remove(operation);
   MPI_Status ignored;
   if (status == MPI_STATUS_IGNORE) status = &ignored;

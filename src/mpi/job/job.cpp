@@ -34,6 +34,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/request.h"
+#include "mpi/failures/failures.h"
 #include "mpi/info/memory_kinds.h"
 #include "mpi/job/gpu_queries.h"
 #include "mpi/job/leaks.h"
@@ -109,7 +110,7 @@ void release_all(MPI_Comm node) {
   LeakCheck leaks;
   leaks.count_unfinished();
   engine().release_imports();
-  if (node != MPI_COMM_NULL) real.Barrier(node);
+  if (node != MPI_COMM_NULL) barrier_of_living(node);
   // A program that continues with sessions may have datatypes that use block tables.
   if (!has_sessions()) packing::release_block_tables();
   kernels::release_kernel_runs();
@@ -164,13 +165,13 @@ node::Nonce agree_on_nonce() {
 // The ranks that share this node; if FAIRLEAD_NODES splits it, those of this rank's simulated node.
 MPI_Comm ranks_of_this_node() {
   MPI_Comm whole = MPI_COMM_NULL, part = MPI_COMM_NULL;
-  real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &whole);
+  adopt(real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &whole), &whole);
   if (options().nodes <= 1) return whole;
   int rank = 0, size = 1;
   PMPI_Comm_rank(whole, &rank);
   PMPI_Comm_size(whole, &size);
-  real.Comm_split(whole, static_cast<int>(rank * options().nodes / size), world_rank, &part);
-  real.Comm_free(&whole);
+  adopt(real.Comm_split(whole, static_cast<int>(rank * options().nodes / size), world_rank, &part), &part);
+  free_own(&whole);
   return part;
 }
 
@@ -275,6 +276,7 @@ void open_job() {
   warn_of_jobs_of_one_rank();
   end_job_with_self();
   end_job_of_two_releases();
+  open_failures();
   start_observing();
   if (!any_rank_has_gpu()) return leave_sessions_unserved();
   const kernels::EarlyLoading loads_kernels_until_the_end_of_this_call;
@@ -282,8 +284,8 @@ void open_job() {
   node::Nonce nonce = agree_on_nonce();
   std::unique_ptr<coll::SlotPool> pool;
   std::unique_ptr<node::Node> node = open_node(nonce, &pool);
-  real.Comm_dup(MPI_COMM_SELF, &self_comm);
-  real.Comm_dup(MPI_COMM_WORLD, &silent_comm);
+  adopt(real.Comm_dup(MPI_COMM_SELF, &self_comm), &self_comm);
+  adopt(real.Comm_dup(MPI_COMM_WORLD, &silent_comm), &silent_comm);
   open_communicators(MPI_COMM_WORLD);
   open_datatypes();
   network::open();
@@ -314,7 +316,7 @@ void close_job() {
     if (engine().idle()) network::discard_unclaimed();
     if (barrier == MPI_REQUEST_NULL) {
       if (!network::all_received() || !network::capability_is_decided()) return false;
-      real.Ibarrier(silent_comm, &barrier);
+      start_barrier(silent_comm, &barrier);
     }
     int all_here = 0;
     real.Test(&barrier, &all_here, MPI_STATUS_IGNORE);
@@ -337,9 +339,7 @@ void close_job() {
   close_datatypes();
   network::close();
   if (!has_sessions()) network::forget_kept();
-  real.Comm_free(&self_comm);
-  real.Comm_free(&silent_comm);
-  real.Comm_free(&node_comm);
+  for (MPI_Comm* comm : {&self_comm, &silent_comm, &node_comm}) free_own(comm);
 }
 
 }  // namespace

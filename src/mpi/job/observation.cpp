@@ -17,6 +17,7 @@
 #include "base/options.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/abi/real.h"
+#include "mpi/failures/failures.h"
 #include "mpi/job/trace_of_job.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
@@ -213,6 +214,14 @@ void write_file(const std::string& path, const std::string& text) {
              std::strerror(errno));
 }
 
+// The others report.
+void leave_out_failed() {
+  if (!survives_failures() || observer_comm == MPI_COMM_NULL) return;
+  shrink_to_living(&observer_comm);
+  PMPI_Comm_rank(observer_comm, &own_rank);
+  PMPI_Comm_size(observer_comm, &all_ranks);
+}
+
 void finish_statistics() {
   Report report = report_of_the_job();
   if (own_rank != 0) return;
@@ -238,7 +247,7 @@ void start_observing() {
   const bool together = wanted.statistics || wanted.trace || wanted.ranges;
   const bool progress = options().enabled && own_rank == 0 && options().progress_s > 0;
   if (!together && !progress) return;
-  if (together) real.Comm_dup(MPI_COMM_WORLD, &observer_comm);
+  if (together) adopt(real.Comm_dup(MPI_COMM_WORLD, &observer_comm), &observer_comm);
   if (own_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", options().stats_file);
   if (own_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
   if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
@@ -256,9 +265,10 @@ void stop_observing() {
   observe::stop_ticking();
   observe::close();
   observe::close_trace();
+  leave_out_failed();
   if (wanted.statistics) finish_statistics();
   if (wanted.trace) finish_trace();
-  if (observer_comm != MPI_COMM_NULL) real.Comm_free(&observer_comm);
+  free_own(&observer_comm);
 }
 
 std::string statistics_as_json() {

@@ -14,6 +14,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/datatype/type_layout.h"
+#include "mpi/failures/failures.h"
 #include "mpi/info/memory_kinds.h"
 #include "mpi/job/job.h"
 #include "mpi/network/network.h"
@@ -63,8 +64,9 @@ bool make_self() {
   if (real.Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &sessions.own) != MPI_SUCCESS) return false;
   MPI_Group self = MPI_GROUP_NULL;
   bool made = PMPI_Group_from_session_pset(sessions.own, "mpi://SELF", &self) == MPI_SUCCESS &&
-              real.Comm_create_from_group(self, "fairlead", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL,
-                                          &sessions.self) == MPI_SUCCESS;
+              adopt(real.Comm_create_from_group(self, "fairlead", MPI_INFO_NULL, MPI_ERRORS_RETURN,
+                                                &sessions.self),
+                    &sessions.self) == MPI_SUCCESS;
   if (self != MPI_GROUP_NULL) PMPI_Group_free(&self);
   if (!made) real.Session_finalize(&sessions.own);
   return made;
@@ -73,7 +75,7 @@ bool make_self() {
 void free_self() {
   if (!sessions.has_self) return;
   sessions.has_self = false;
-  real.Comm_free(&sessions.self);
+  free_own(&sessions.self);
   real.Session_finalize(&sessions.own);
 }
 #else

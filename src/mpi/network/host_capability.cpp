@@ -12,6 +12,7 @@
 #include "mpi/abi/real.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/hooks.h"
+#include "mpi/failures/failures.h"
 #include "mpi/network/host_trial.h"
 #include "mpi/network/network.h"
 
@@ -101,17 +102,14 @@ MPI_Comm first_with_gpu_of_each_node(int world_rank) {
   const node::Node* node = engine().node();
   const bool has_gpu = device::runtime() != nullptr;
   MPI_Comm of_node = MPI_COMM_NULL, firsts = MPI_COMM_NULL;
-  real.Comm_split(communicator(),
-                  !has_gpu ? MPI_UNDEFINED
-                  : node   ? node->world_rank(0)
-                           : world_rank,
-                  0, &of_node);
+  const int color = !has_gpu ? MPI_UNDEFINED : node ? node->world_rank(0) : world_rank;
+  adopt(real.Comm_split(communicator(), color, 0, &of_node), &of_node);
   int rank = -1;
   if (has_gpu) {
     PMPI_Comm_rank(of_node, &rank);
-    real.Comm_free(&of_node);
+    free_own(&of_node);
   }
-  real.Comm_split(communicator(), rank == 0 ? 0 : MPI_UNDEFINED, 0, &firsts);
+  adopt(real.Comm_split(communicator(), rank == 0 ? 0 : MPI_UNDEFINED, 0, &firsts), &firsts);
   return firsts;
 }
 
@@ -174,7 +172,7 @@ void open_capability() {
     }
     begin_in_init();
   } else if (nodes == 1) {
-    real.Comm_free(&ranks);
+    free_own(&ranks);
   }
   real.Barrier(communicator());
 }

@@ -13,6 +13,7 @@
 #include "device/small_copy.h"
 #include "device/waiting_calls.h"
 #include "mpi/abi/real.h"
+#include "mpi/failures/failures.h"
 #include "mpi/network/crash_line.h"
 
 namespace fairlead::mpi::network {
@@ -53,7 +54,6 @@ std::string line_of_crash() {
 }  // namespace
 
 HostTrial::HostTrial(MPI_Comm ranks) : ranks_(ranks) {
-  PMPI_Comm_set_errhandler(ranks, MPI_ERRORS_RETURN);
   PMPI_Comm_rank(ranks, &rank_);
   PMPI_Comm_size(ranks, &size_);
   next_ = (rank_ + 1) % size_;
@@ -65,7 +65,7 @@ HostTrial::HostTrial(MPI_Comm ranks) : ranks_(ranks) {
 HostTrial::~HostTrial() {
   crash_line.reset();
   if (device_memory_ && !host_only_ && id_of_memory() == memory_id_) device::runtime()->free(device_memory_);
-  real.Comm_free(&ranks_);
+  free_own(&ranks_);
 }
 
 void HostTrial::agree(Result mine, Step next) {

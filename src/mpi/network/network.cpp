@@ -18,6 +18,7 @@
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
+#include "mpi/failures/failures.h"
 #include "mpi/network/host_capability.h"
 #include "mpi/network/pipelined_send.h"
 
@@ -73,8 +74,7 @@ auto& kept_messages = *new std::list<HostMessage>;
 }  // namespace
 
 void open() {
-  real.Comm_dup(MPI_COMM_WORLD, &comm);
-  PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  adopt(real.Comm_dup(MPI_COMM_WORLD, &comm), &comm);
   PMPI_Comm_rank(comm, &own_rank);
   PMPI_Comm_size(comm, &ranks);
   // The greatest complement is that of the smallest.
@@ -95,7 +95,7 @@ void open() {
 void close() {
   kept_pipelines.clear();
   close_capability();
-  if (comm != MPI_COMM_NULL) real.Comm_free(&comm);
+  free_own(&comm);
   ranks = 1;
   gives_answers = true;
   permitted.clear();

@@ -249,15 +249,7 @@ void Receive::advance() {
     case Step::matching: {
       if (held()) return;
       if (probed_) return arrived(probed_->bytes, rts_length);
-      if (!host_is_done()) return;
-      if (host_error_ != MPI_SUCCESS) return over();
-      int cancelled = 0;
-      PMPI_Test_cancelled(&status_, &cancelled);
-      if (cancelled) return over();
-      MPI_Count length = byte_count(status_);
-      if (native_) return arrived_in_device(length);
-      bounce_.note_used(static_cast<size_t>(length));
-      arrived(in_bounce_ ? bounce_.data() : nullptr, length);
+      if (host_is_done()) take_host_message();
       return;
     }
     case Step::getting: {
@@ -279,6 +271,18 @@ void Receive::advance() {
     case Step::over:
       return;
   }
+}
+
+void Receive::take_host_message() {
+  if (host_error_ != MPI_SUCCESS) return over();
+  int cancelled = 0;
+  PMPI_Test_cancelled(&status_, &cancelled);
+  if (cancelled) return failed() ? fail(failure_) : over();
+  failure_ = MPI_SUCCESS;
+  MPI_Count length = byte_count(status_);
+  if (native_) return arrived_in_device(length);
+  bounce_.note_used(static_cast<size_t>(length));
+  arrived(in_bounce_ ? bounce_.data() : nullptr, length);
 }
 
 // The host MPI has written the message to device memory. The first bytes are read back only if the message is
@@ -344,7 +348,8 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
 void Receive::end_transfer(Error error, Traffic path, uint64_t bytes, bool truncated) {
   if (error == Error::none && !truncated) record_.took(path, bytes);
   if (error != Error::none || error_ != MPI_SUCCESS) {
-    error_ = MPI_ERR_OTHER;
+    error_ = survives_failures() ? Failures().of_peer(comm_, status_.MPI_SOURCE) : MPI_SUCCESS;
+    if (error_ == MPI_SUCCESS) error_ = MPI_ERR_OTHER;
   } else if (truncated) {
     error_ = MPI_ERR_TRUNCATE;
     came_bytes_ = static_cast<MPI_Count>(bytes);
@@ -407,6 +412,7 @@ void Receive::end_copy(Error error) {
 
 void Receive::over() {
   step_ = Step::over;
+  interrupted_ = false;
   if (sequence_ && engine().attended()) sequence_->program_computes = engine().program_computed();
   posted_.reset();
   in_progress_ = {};
@@ -425,6 +431,54 @@ void Receive::quiesce() {
     pipeline_->quiesce();
     advance();
   }
+}
+
+// A transfer between nodes ends with the errors of its chunks.
+void Receive::end_if_failed(Failures& failures) {
+  const int peer = rts_came_ ? status_.MPI_SOURCE : key_.source;
+  int failure = failures.of_peer(comm_, peer);
+  // The host MPI knows whether the message still comes.
+  if (by_probe_ && step_ == Step::matching) failure = failures.any() ? proc_failed : failure;
+  if (failure == MPI_SUCCESS) return;
+  const bool sender_lives = !failures.has_failed(comm_, peer);
+  if (step_ == Step::getting && get_->abandon(sender_lives)) return fail(failure);
+  if (step_ != Step::matching || host_is_done()) return;
+  if (probed_) return fail(failure);
+  // A sender that has claimed the posted buffer writes to it, although its message will not be matched.
+  if (posted_ && !posted_->withdraw() && !posted_->full()) {
+    if (sender_lives) return;
+    posted_->give_up();
+  }
+  end_host_request(failure);
+}
+
+// The program completes a request of the host MPI itself, and gets its error from there. Any other is
+// completed here. A receive from any rank that is not acknowledged stays, unless the call blocks.
+void Receive::end_host_request(int failure) {
+  const bool programs_own = handle != MPI_REQUEST_NULL && handle == own_handle();
+  if (failure == proc_failed_pending && handle != MPI_REQUEST_NULL) return interrupt();
+  if (programs_own) {
+    failure_ = failure;
+    return over();
+  }
+  if (failure == proc_failed_pending) {
+    failure_ = proc_failed;
+    real.Cancel(&message_);
+  }
+  int here = 0, result = MPI_SUCCESS;
+  {
+    QuietErrors quiet(comm_);
+    result = real.Test(&message_, &here, &status_);
+  }
+  if (here) result == MPI_SUCCESS ? take_host_message() : fail(result);
+}
+
+void Receive::fail(int failure) {
+  set_empty(&status_);
+  status_.MPI_SOURCE = key_.source;
+  error_ = failure_ = failure;
+  override_bytes_ = -1;
+  over();
 }
 
 void Receive::cancel() {

@@ -41,7 +41,10 @@ class Receive : public Operation {
   // header if it has arrived.
   void watch(MPI_Request posted);
   // Receives the message of a matched probe.
-  void take_matched(MPI_Message message) { matched_ = message; }
+  void take_matched(MPI_Message message) {
+    matched_ = message;
+    by_probe_ = true;
+  }
   void take_probed(std::unique_ptr<ProbedMessage> probed);
 
   // Another rank may write to the buffer before this one calls MPI again (p2p/posted_buffer.h).
@@ -57,6 +60,7 @@ class Receive : public Operation {
     return step_ == Step::matching && matched_ == MPI_MESSAGE_NULL && !early() ? &key_ : nullptr;
   }
   void quiesce() override;
+  void end_if_failed(Failures& failures) override;
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   void cancel() override;
@@ -83,12 +87,15 @@ class Receive : public Operation {
   int post();
   void offer(const device::Allocation& memory, int sender);
   bool host_is_done();
+  void take_host_message();
   void arrived(const unsigned char* bytes, MPI_Count length);
   void arrived_in_device(MPI_Count length);
   bool is_native(const device::Allocation& memory) const;
   void deliver(const unsigned char* bytes, MPI_Count length);
   void end_transfer(device::Error error, Traffic path, uint64_t bytes, bool truncated);
   void end_copy(device::Error error);
+  void end_host_request(int failure);
+  void fail(int failure);
   void over();
   void end_flow();
 
@@ -103,6 +110,7 @@ class Receive : public Operation {
   MPI_Request own_request_ = MPI_REQUEST_NULL;  // persistent
   bool native_ = false;                         // the host MPI writes to device memory itself
   MPI_Message matched_ = MPI_MESSAGE_NULL;
+  bool by_probe_ = false;  // a probe has matched the message: its source is not known here
   std::unique_ptr<ProbedMessage> probed_;
   bool no_room_for_rts_;  // in the user's buffer
   HostBuffer bounce_;     // bounce buffer of the host message, if it does not use the user's buffer

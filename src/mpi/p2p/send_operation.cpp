@@ -297,6 +297,19 @@ void Send::flush_if_late() {
   if (late || alone) rendezvous_->buffer(alone ? p2p::Need::required : p2p::Need::wanted);
 }
 
+// The host MPI carries what a receiver that lives may still take: it drops the rest.
+void Send::end_if_failed(Failures& failures) {
+  const int failure = failures.of_peer(comm_, dest_);
+  if (failure == MPI_SUCCESS) return;
+  if (rendezvous_ && !rendezvous_->abandon(!failures.has_failed(comm_, dest_))) return;
+  if (pipeline_) {
+    pipeline_->flush_to_host();
+    if (!pipeline_->read_out()) return;
+  }
+  failure_ = failure;
+  complete_.store(true, std::memory_order_release);
+}
+
 bool Send::quiesced() const {
   return !(rendezvous_ && rendezvous_->short_of_memory()) && !(pipeline_ && pipeline_->short_of_memory());
 }
@@ -312,7 +325,8 @@ int Send::finish(MPI_Status* status) {
   record_.end();
   int result = message_ == MPI_REQUEST_NULL ? MPI_SUCCESS : real.Wait(&message_, status);
   staged_ = HostBuffer();
-  return lost_ && result == MPI_SUCCESS ? raise(MPI_ERR_OTHER) : result;
+  if (result != MPI_SUCCESS || (!lost_ && !failed())) return result;
+  return raise(failed() ? failure_ : MPI_ERR_OTHER);
 }
 
 std::string Send::in_words() const {

@@ -34,6 +34,7 @@ class Send : public Operation {
   uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
   void quiesce() override;
   bool quiesced() const override;
+  void end_if_failed(Failures& failures) override;
   // A send that completed early keeps its rendezvous or its pipelined transfer, whose receiver may still need
   // an answer.
   bool rests() const override { return complete() && !rendezvous_ && !pipeline_; }

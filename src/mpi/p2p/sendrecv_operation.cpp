@@ -80,8 +80,16 @@ void SendReceive::end_sending() {
     poll_until_complete(&message_, MPI_STATUS_IGNORE);
 }
 
+void SendReceive::end_if_failed(Failures& failures) {
+  if (sending_ && !sending_->complete()) sending_->end_if_failed(failures);
+  if (!receiving_.complete()) receiving_.end_if_failed(failures);
+  // MPI_Wait gets the error of a host message.
+  if (!sending_) failure_ = failures.of_peer(comm_, from_.peer);
+}
+
 bool SendReceive::sent() const {
   if (sending_) return sending_->complete();
+  if (failed()) return true;
   int sent = 0;
   PMPI_Request_get_status(message_, &sent, MPI_STATUS_IGNORE);
   return sent != 0;

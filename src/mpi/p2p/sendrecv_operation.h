@@ -36,6 +36,7 @@ class SendReceive : public Operation {
     return receiving_.worth_a_round() || (sending_ && sending_->worth_a_round());
   }
   void quiesce() override;
+  void end_if_failed(Failures& failures) override;
   bool quiesced() const override;
   bool rests() const override { return complete() && (!sending_ || sending_->rests()); }
   int finish(MPI_Status* status) override;

@@ -265,7 +265,8 @@ int Accesses::start(const std::shared_ptr<Access>& access) {
   std::unique_lock lock(engine().mutex());
   while (!has_room()) {
     lock.unlock();
-    targets_.poll_until("an end of earlier accesses", -1, [&] { return has_room(); });
+    const int error = targets_.poll_until("an end of earlier accesses", -1, [&] { return has_room(); });
+    if (error != MPI_SUCCESS) return error;
     lock.lock();
   }
   if (memory) {
@@ -335,8 +336,9 @@ int Accesses::complete(int target) {
     std::lock_guard lock(engine().mutex());
     last = started_;
   }
-  targets_.poll_until("accesses to memory", target, [&] { return are_complete(target, last, &error); });
-  return error;
+  const int failure =
+      targets_.poll_until("accesses to memory", target, [&] { return are_complete(target, last, &error); });
+  return failure == MPI_SUCCESS ? error : failure;
 }
 
 }  // namespace fairlead::mpi

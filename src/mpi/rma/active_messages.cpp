@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "mpi/abi/real.h"
+#include "mpi/failures/failures.h"
 #include "mpi/rma/accumulate_op.h"
 #include "rma/transfer.h"
 
@@ -35,7 +36,8 @@ Outcome outcome_of(Error error) {
 
 bool over(MPI_Request* request) {
   int here = 1;
-  if (*request != MPI_REQUEST_NULL) real.Test(request, &here, MPI_STATUS_IGNORE);
+  if (*request != MPI_REQUEST_NULL && is_failure(real.Test(request, &here, MPI_STATUS_IGNORE)))
+    Targets::note_failed_request();
   return here != 0;
 }
 

@@ -12,6 +12,13 @@ namespace {
 
 constexpr int tag_post = 1, tag_complete = 2;
 
+// The first of them that is an error.
+template <class... Others>
+int first_of(int result, Others... others) {
+  ((result = result == MPI_SUCCESS ? others : result), ...);
+  return result;
+}
+
 bool all_over(std::vector<MPI_Request>& requests) {
   return std::all_of(requests.begin(), requests.end(), [](MPI_Request& one) { return over(&one); });
 }
@@ -54,11 +61,13 @@ int Epochs::start_access(const std::shared_ptr<Access>& access) {
     error = may_access(target, &ready);
     locks = locked_all_;
   }
-  if (!ready)
-    targets_.poll_until(locks ? "the lock" : "the post", target, [&] {
+  if (!ready) {
+    const int failure = targets_.poll_until(locks ? "the lock" : "the post", target, [&] {
       error = may_access(target, &ready);
       return ready;
     });
+    if (failure != MPI_SUCCESS) return failure;
+  }
   return error == MPI_SUCCESS ? accesses_.start(access) : error;
 }
 
@@ -108,7 +117,7 @@ int Epochs::complete() {
     if (!started_) return MPI_ERR_RMA_SYNC;
   }
   const int error = accesses_.complete(all_targets);
-  targets_.poll_until("posts", -1, [&] {
+  const int posted = targets_.poll_until("posts", -1, [&] {
     return std::all_of(started_->begin(), started_->end(), [](auto& entry) { return over(&entry.second); });
   });
   std::vector<MPI_Request> told;
@@ -118,8 +127,8 @@ int Epochs::complete() {
       real.Isend(nullptr, 0, MPI_BYTE, target, tag_complete, targets_.comm(), &told.emplace_back());
     started_.reset();
   }
-  targets_.poll_until("its targets", -1, [&] { return all_over(told); });
-  return error;
+  const int received = targets_.poll_until("its targets", -1, [&] { return all_over(told); });
+  return first_of(error, posted, received);
 }
 
 // Ends the exposure epoch if its origins have completed it. The caller holds the engine's lock.
@@ -138,11 +147,11 @@ int Epochs::test(int* flag) {
 
 int Epochs::wait() {
   int result = MPI_SUCCESS, flag = 0;
-  targets_.poll_until("the origins of its exposure epoch", -1, [&] {
+  const int failure = targets_.poll_until("the origins of its exposure epoch", -1, [&] {
     result = end_exposure(&flag);
     return flag || result != MPI_SUCCESS;
   });
-  return result;
+  return first_of(result, failure);
 }
 
 // ---- Locks -------------------------------------------------------------------------------------------
@@ -161,7 +170,9 @@ void Epochs::ask_for_lock(int target, bool exclusive) {
     locked.ticket = shared->lock.draw();
   else
     ask(target, rma::Request::lock, exclusive,
-        [this, target](const rma::Message&) { locked_.at(target).coming = false; });
+        [this, target](const rma::Message&) {
+          if (auto locked = locked_.find(target); locked != locked_.end()) locked->second.coming = false;
+        });
 }
 
 bool Epochs::has_lock(int target) {
@@ -174,20 +185,28 @@ bool Epochs::has_lock(int target) {
   return !locked.coming;
 }
 
-void Epochs::wait_for_lock(int target) {
-  targets_.poll_until("the lock", target, [&] { return has_lock(target); });
+// Nobody who waits for a ticket of this rank gets the lock either: a process of the window has failed.
+int Epochs::wait_for_lock(int target) {
+  const int failure = targets_.poll_until("the lock", target, [&] { return has_lock(target); });
+  if (failure == MPI_SUCCESS) return failure;
+  std::lock_guard lock(engine().mutex());
+  locked_.erase(target);
+  return failure;
 }
 
-void Epochs::release(int target, bool exclusive) {
-  if (rma::TargetWords* shared = targets_.words(target)) return shared->lock.leave(exclusive);
-  bool answered = false;
+int Epochs::release(int target, bool exclusive) {
+  if (rma::TargetWords* shared = targets_.words(target)) {
+    shared->lock.leave(exclusive);
+    return MPI_SUCCESS;
+  }
+  const auto answered = std::make_shared<bool>(false);  // the answer may come after a failure
   {
     std::lock_guard lock(engine().mutex());
-    ask(target, rma::Request::unlock, exclusive, [&](const rma::Message&) { answered = true; });
+    ask(target, rma::Request::unlock, exclusive, [answered](const rma::Message&) { *answered = true; });
   }
-  targets_.poll_until("the lock", target, [&] {
+  return targets_.poll_until("the lock", target, [&] {
     messages_.advance();
-    return answered;
+    return *answered;
   });
 }
 
@@ -204,8 +223,7 @@ int Epochs::lock(int lock_type, int target, int assertion) {
     }
     ask_for_lock(target, exclusive);
   }
-  wait_for_lock(target);
-  return MPI_SUCCESS;
+  return wait_for_lock(target);
 }
 
 int Epochs::unlock(int target) {
@@ -219,10 +237,10 @@ int Epochs::unlock(int target) {
     held = found->second;
   }
   const int error = accesses_.complete(target);
-  if (held.held) release(target, held.exclusive);
+  const int released = held.held ? release(target, held.exclusive) : MPI_SUCCESS;
   std::lock_guard lock(engine().mutex());
   locked_.erase(target);
-  return error;
+  return first_of(error, released);
 }
 
 // Takes the locks of other targets only when an access needs them.
@@ -236,8 +254,9 @@ int Epochs::lock_all(int assertion) {
     // The program may load from and store to its own window from now on.
     ask_for_lock(targets_.rank(), false);
   }
-  wait_for_lock(targets_.rank());
-  return MPI_SUCCESS;
+  const int failure = wait_for_lock(targets_.rank());
+  if (failure != MPI_SUCCESS) locked_all_ = false;
+  return failure;
 }
 
 int Epochs::unlock_all() {
@@ -248,7 +267,7 @@ int Epochs::unlock_all() {
   }
   const int error = accesses_.complete(all_targets);
   // An access that is enqueued on a stream may have asked for a lock.
-  targets_.poll_until("the locks", -1, [&] {
+  const int granted = targets_.poll_until("the locks", -1, [&] {
     return std::all_of(locked_.begin(), locked_.end(), [&](const auto& one) { return has_lock(one.first); });
   });
   {
@@ -256,8 +275,10 @@ int Epochs::unlock_all() {
     held = std::exchange(locked_, {});
     locked_all_ = false;
   }
-  for (const auto& [target, one] : held) release(target, one.exclusive);
-  return error;
+  int released = MPI_SUCCESS;
+  for (const auto& [target, one] : held)
+    if (!one.coming) released = first_of(released, release(target, one.exclusive));
+  return first_of(error, granted, released);
 }
 
 int Epochs::may_flush(int target) {

@@ -57,8 +57,8 @@ class Epochs {
   int end_exposure(int* flag);
   void ask_for_lock(int target, bool exclusive);
   bool has_lock(int target);
-  void wait_for_lock(int target);
-  void release(int target, bool exclusive);
+  int wait_for_lock(int target);
+  int release(int target, bool exclusive);
   void ask(int target, rma::Request kind, bool exclusive, ActiveMessages::OnAnswer on_answer);
 
   Targets& targets_;

@@ -81,10 +81,14 @@ class RequestedAccess : public Operation {
     if (!access_ || access_->over()) complete_.store(true, std::memory_order_release);
   }
   void quiesce() override {}
+  void end_if_failed(Failures& failures) override {
+    failure_ = failures.of_members(comm_);
+    if (failed()) complete_.store(true, std::memory_order_release);
+  }
   int finish(MPI_Status* status) override {
     describe(status);
     record_.end();
-    const int error = access_ ? access_->error() : MPI_SUCCESS;
+    const int error = failed() ? failure_ : access_ ? access_->error() : MPI_SUCCESS;
     return error == MPI_SUCCESS ? error : window_->raise(error, name_.in_words());
   }
   void describe(MPI_Status* status) override { set_empty(status); }

@@ -3,6 +3,7 @@
 #include "mpi/rma/targets.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <numeric>
 
@@ -12,6 +13,7 @@
 #include "mpi/core/communicator.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/request.h"
+#include "mpi/failures/failures.h"
 #include "transport/peer.h"
 
 namespace fairlead::mpi {
@@ -82,7 +84,7 @@ bool Targets::map_all() {
 int Targets::create(void* base, MPI_Aint size, MPI_Aint disp_unit, bool dynamic, MPI_Comm comm) {
   {
     BlockingHostCall blocking_call;
-    if (int result = real.Comm_dup(comm, &comm_); result != MPI_SUCCESS) return result;
+    if (int result = adopt(real.Comm_dup(comm, &comm_), &comm_); result != MPI_SUCCESS) return result;
   }
   int ranks = 1;
   PMPI_Comm_rank(comm, &rank_);
@@ -130,9 +132,9 @@ void Targets::close() {
     std::lock_guard lock(engine().mutex());
     mappings_.clear();
   }
-  host_barrier();
+  poll_host([&](MPI_Request* request) { return start_barrier(comm_, request); });
   BlockingHostCall blocking_call;
-  real.Comm_free(&comm_);
+  free_own(&comm_);
 }
 
 // ---- Targets -----------------------------------------------------------------------------------------
@@ -227,11 +229,31 @@ int Targets::barrier() {
   if (std::find(node_ranks_.begin(), node_ranks_.end(), -1) != node_ranks_.end()) return host_barrier();
   const uint64_t number = own_words().barriers.fetch_add(1, std::memory_order_acq_rel) + 1;
   int member = 0;
-  poll_until("the fence, or the end,", member, [&] {
+  return poll_until("the fence, or the end,", member, [&] {
     while (member < size() && words(member)->barriers.load(std::memory_order_acquire) >= number) ++member;
     return member == size();
   });
-  return MPI_SUCCESS;
+}
+
+namespace {
+std::atomic<bool> a_request_failed = false;
+}
+
+void Targets::note_failed_request() {
+  a_request_failed = true;
+}
+
+// What has been waited for may have ended by an error. The caller holds the engine's lock.
+int Targets::failure_of_requests() const {
+  return a_request_failed ? Failures().of_members(comm_) : MPI_SUCCESS;
+}
+
+// A few rounds go by before the host MPI is asked.
+int Targets::failure_seen(unsigned round) const {
+  constexpr unsigned rounds_between_looks = 64;
+  if (!survives_failures() || round % rounds_between_looks != rounds_between_looks - 1) return MPI_SUCCESS;
+  std::lock_guard lock(engine().mutex());
+  return Failures().of_members(comm_);
 }
 
 int Targets::host_barrier() const {

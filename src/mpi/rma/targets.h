@@ -79,20 +79,25 @@ class Targets {
   // Like MPI_Win_shared_query: the base is null where this rank's GPU cannot access it.
   int query(int rank, MPI_Aint* size, MPI_Aint* disp_unit, void* baseptr);
 
+  // A request of some window has ended with an error, because a process has failed.
+  static void note_failed_request();
   // Collective: is `mine` true on all ranks?
   bool all_say(bool mine) const;
   // Collective: returns when all ranks have called it.
   int barrier();
   // Makes progress until `done` returns true; calls `done` with the engine's lock. After a while the log
-  // reports that this rank still waits for `what` of rank `whom` (-1: of any rank).
+  // reports that this rank still waits for `what` of rank `whom` (-1: of any rank). If a process of the window
+  // has failed, returns that error in place of waiting on: it may hold a lock, or keep others waiting.
   template <class Done>
-  void poll_until(const char* what, const int& whom, const Done& done) const {
+  int poll_until(const char* what, const int& whom, const Done& done) const {
     ReportTimer report_timer;
+    unsigned round = 0;
     for (Backoff backoff;; backoff.pause()) {
       {
         std::lock_guard lock(engine().mutex());
-        if (done()) return;
+        if (done()) return failure_of_requests();
       }
+      if (const int failure = failure_seen(round++); failure != MPI_SUCCESS) return failure;
       engine().progress();
       if (const int seconds = report_timer.due()) complain(what, whom, seconds);
     }
@@ -109,6 +114,8 @@ class Targets {
   bool map_all();
   const Mapping* mapping(int target, int device);
   int host_barrier() const;
+  int failure_seen(unsigned round) const;
+  int failure_of_requests() const;
   void complain(const char* what, int whom, int seconds) const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;

@@ -167,9 +167,11 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
 
 int Window::free(MPI_Win* win) {
   int result = accesses_.complete(all_targets);
+  const int there = targets_.barrier();
+  const int answered = targets_.poll_until("answers", -1, [&] { return messages_.idle(); });
+  for (const int error : {there, answered})
+    if (result == MPI_SUCCESS) result = error;
   if (result != MPI_SUCCESS) result = raise(result);
-  targets_.barrier();
-  targets_.poll_until("answers", -1, [&] { return messages_.idle(); });
   leave_registry(*this);
   targets_.close();
   int freed = MPI_SUCCESS;

@@ -23,6 +23,7 @@
 #include "mpi/core/error_handler.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
+#include "mpi/failures/failures.h"
 #include "mpi/p2p/kept_type.h"
 #include "mpi/stream/cells.h"
 #include "transport/peer.h"
@@ -374,7 +375,7 @@ StreamCollective::~StreamCollective() {
   if (forbids_) device::WaitingCalls::permit();
   if (in_graphs_) device::WaitingCalls::remove_graph_wait();
   for (MPI_Comm* comm : {&self_, &messages_})
-    if (*comm != MPI_COMM_NULL) real.Comm_free(comm);
+    free_own(comm);
   // The stream may still use all this.
   if (broken_) {
     for (device::MappedMemory& mapped : mapped_) new device::MappedMemory(std::move(mapped));
@@ -529,12 +530,12 @@ std::unique_ptr<StreamCollective> StreamCollective::make(MPI_Comm comm, std::sha
   if (!everywhere[1]) made->to_neighbors_.most = 0;
   if (everywhere[0]) {
     // Not by MPI_Comm_dup, which copies the program's attributes and assertions, too.
-    const bool made_both = real.Comm_split(MPI_COMM_SELF, 0, 0, &made->self_) == MPI_SUCCESS &&
-                           real.Comm_split(comm, 0, 0, &made->messages_) == MPI_SUCCESS;
+    const auto split = [](MPI_Comm parent, MPI_Comm* part) {
+      return adopt(real.Comm_split(parent, 0, 0, part), part) == MPI_SUCCESS;
+    };
+    const bool made_both = split(MPI_COMM_SELF, &made->self_) && split(comm, &made->messages_);
     possible[0] = made_both;
     real.Allreduce(possible, everywhere, 1, MPI_INT, MPI_MIN, comm);
-    for (MPI_Comm comm_of_cpu : {made->self_, made->messages_})
-      if (comm_of_cpu != MPI_COMM_NULL) PMPI_Comm_set_errhandler(comm_of_cpu, MPI_ERRORS_RETURN);
     if (everywhere[0]) return made;
     mine.why_not = "MPI has no communicator for it";
   }

@@ -34,6 +34,10 @@ class Flush : public Operation {
       complete_.store(true, std::memory_order_release);
   }
   void quiesce() override {}
+  void end_if_failed(Failures& failures) override {
+    error_ = failures.of_members(comm_);
+    if (error_ != MPI_SUCCESS) complete_.store(true, std::memory_order_release);
+  }
   int finish(MPI_Status* status) override {
     describe(status);
     record_.end();
