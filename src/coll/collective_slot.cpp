@@ -209,7 +209,8 @@ bool CollectiveSlot::is_out(int member, uint64_t number) {
   const Capability its = capability(member, number);
   if (its == Capability::none || its == Capability::host || its == Capability::staged) return true;
   const Workers chosen = workers(number);
-  if (chosen.member == member && (chosen.are == Workers::Are::one || chosen.are == Workers::Are::one_that_has_started) &&
+  if (chosen.member == member &&
+      (chosen.are == Workers::Are::one || chosen.are == Workers::Are::one_that_has_started) &&
       !has_ended(number))
     return record(member, number).failed.load(std::memory_order_acquire) == number;
   return is_done(member, number) || gave_up(member, number) || has_ended(number);

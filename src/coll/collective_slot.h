@@ -179,13 +179,11 @@ class CollectiveSlot {
 
   Record& record(int member, uint64_t number) { return area(member).records[number % records_kept]; }
   SlotHeader& slot() { return *slot_; }
-  // Has this member, which lives, no part in this collective any more, or none yet? It then neither uses the memory
-  // of the others, nor will it once this rank has announced that it gives up.
+  // Has this member, which lives, no part in this collective any more, or none yet? It then neither uses the
+  // memory of the others, nor will it once this rank has announced that it gives up.
   bool is_out(int member, uint64_t number);
   // This rank takes no part, although it may have said that it is ready.
-  void give_up(uint64_t number) {
-    record(me_, number).ready.store(number * 2, std::memory_order_seq_cst);
-  }
+  void give_up(uint64_t number) { record(me_, number).ready.store(number * 2, std::memory_order_seq_cst); }
   bool gave_up(int member, uint64_t number) {
     return record(member, number).ready.load(std::memory_order_acquire) == number * 2;
   }

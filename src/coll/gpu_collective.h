@@ -42,8 +42,8 @@ class GpuCollective {
   // False: this rank's memory cannot be exported. If `possible` is false, the export is not tried.
   bool expose(bool possible = true);
   Progress advance();
-  // A member has failed, or the communicator was revoked: this rank takes no part any more. False while a member
-  // that lives may still use this rank's memory; it learns of the failure as this rank does.
+  // A member has failed, or the communicator was revoked: this rank takes no part any more. False while a
+  // member that lives may still use this rank's memory; it learns of the failure as this rank does.
   bool abandon(const std::vector<bool>& lives);
   // advance() no longer returns `refused`.
   bool all_have_mapped() const { return step_ > Step::readying; }

@@ -35,8 +35,8 @@ class RendezvousGet {
   // Waits for copies that are in progress and do not depend on the sender (before this rank stops polling).
   void quiesce();
 
-  // The sender has failed, or, if it lives, the communicator was revoked: the message is lost. False while a GPU,
-  // or a sender that lives, writes to the buffer; the get goes on then.
+  // The sender has failed, or, if it lives, the communicator was revoked: the message is lost. False while a
+  // GPU, or a sender that lives, writes to the buffer; the get goes on then.
   bool abandon(bool sender_lives);
 
   uint64_t bytes() const { return rts_.bytes; }

@@ -83,8 +83,8 @@ class RendezvousSend {
   // Makes the receiver independent of this rank's progress (M6). Waits for no other process.
   void flush();
   // No receive will take the message: the receiver has failed, or, if it lives, its communicator was revoked.
-  // Releases the bytes. A receiver that lives may still have the RTS header; then the message is lost, and this
-  // object waits for it to say so. False while a GPU, or a receiver that lives, uses the bytes.
+  // Releases the bytes. A receiver that lives may still have the RTS header; then the message is lost, and
+  // this object waits for it to say so. False while a GPU, or a receiver that lives, uses the bytes.
   bool abandon(bool receiver_lives);
   // Copies that buffer() has started and of which advance() has not seen the end.
   static int unfinished_moves();

@@ -60,6 +60,9 @@ struct Registration {
 // The running case cannot say anything here; every rank must come to the same conclusion.
 void skip(const char* why);
 
+// For a case in which ranks died: `survivors` are left, come to the verdict, and end the launch with it.
+void continue_with(MPI_Comm survivors);
+
 // ---- Expectations -----------------------------------------------------------------------------------
 
 // Counts a failure of the running case and prints it, with the rank.

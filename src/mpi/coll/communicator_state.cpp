@@ -136,8 +136,7 @@ bool CommunicatorState::joined() {
   if (join_ == Join::over) return true;
   start_joining();
   int here = 1;
-  if (announcement_ != MPI_REQUEST_NULL &&
-      real.Test(&announcement_, &here, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+  if (announcement_ != MPI_REQUEST_NULL && real.Test(&announcement_, &here, MPI_STATUS_IGNORE) != MPI_SUCCESS)
     slot_number_ = -1;
   if (!here) return false;
   if (slot_number_ >= 0) slot_.emplace(pool->slot(slot_number_), position_.size, position_.rank);
@@ -225,9 +224,9 @@ std::shared_ptr<MPI_Comm> CommunicatorState::lend_duplicate() {
 int CommunicatorState::make_duplicate(MPI_Comm* duplicate) {
   int topology = MPI_UNDEFINED;
   PMPI_Topo_test(comm_, &topology);
-  return adopt(topology == MPI_UNDEFINED ? real.Comm_split(comm_, 0, 0, duplicate)
-                                         : real.Comm_dup(comm_, duplicate),
-               duplicate);
+  return adopt(
+      topology == MPI_UNDEFINED ? real.Comm_split(comm_, 0, 0, duplicate) : real.Comm_dup(comm_, duplicate),
+      duplicate);
 }
 
 std::optional<coll::Heir> CommunicatorState::expect_duplicate() {
@@ -294,8 +293,8 @@ Duplicating::~Duplicating() {
 }
 
 void agree_on_slot(MPI_Comm comm) {
-  // If processes may fail, only some members may have made the communicator. They join at its first collective, which
-  // the program calls when it knows that all have.
+  // If processes may fail, only some members may have made the communicator. They join at its first
+  // collective, which the program calls when it knows that all have.
   if (comm == MPI_COMM_NULL || !pool || survives_failures()) return;
   const Kept state = communicator_state_of(comm);
   state->join();

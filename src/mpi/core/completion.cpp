@@ -72,7 +72,8 @@ class Selection {
     return complete_ == ours_.size();
   }
   bool any_failed() const {
-    return std::any_of(ours_.begin(), ours_.end(), [](const Ours& o) { return o.operation->failed(); });
+    return std::any_of(ours_.begin(), ours_.end(),
+                       [](const Ours& o) { return o.operation->complete() && o.operation->failed(); });
   }
   const Ours* any_complete() const {
     auto found =

@@ -127,6 +127,12 @@ void shrink_to_living(MPI_Comm* comm) {
   *comm = living;
 }
 
+bool is_revoked(MPI_Comm comm) {
+  int revoked = 0;
+  PMPIX_Comm_is_revoked(comm, &revoked);
+  return revoked != 0;
+}
+
 Failures::Failures() {
   static std::atomic<size_t> seen = 0;
   PMPIX_Comm_get_failed(MPI_COMM_WORLD, &failed_);
@@ -156,9 +162,8 @@ const Failures::Facts& Failures::of(MPI_Comm comm) {
   const auto [place, is_new] = known_.try_emplace(comm);
   Facts& facts = place->second;
   if (!is_new) return facts;
-  int revoked = 0, inter = 0;
-  PMPIX_Comm_is_revoked(comm, &revoked);
-  facts.revoked = revoked;
+  int inter = 0;
+  facts.revoked = is_revoked(comm);
   if (!any()) return facts;
   MPI_Group peers = MPI_GROUP_NULL, acknowledged = MPI_GROUP_NULL;
   PMPI_Comm_test_inter(comm, &inter);
@@ -182,6 +187,9 @@ int barrier_of_living(MPI_Comm comm) {
   return real.Barrier(comm);
 }
 void shrink_to_living(MPI_Comm*) {}
+bool is_revoked(MPI_Comm) {
+  return false;
+}
 
 Failures::Failures() = default;
 Failures::~Failures() = default;

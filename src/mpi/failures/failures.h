@@ -33,9 +33,9 @@ inline bool survives_failures() {
 // MPI_Init calls this before Fairlead makes a communicator.
 void open_failures();
 
-// Every communicator that Fairlead makes for itself goes through adopt(), and ends by free_own(). Errors on it
-// return to Fairlead, so that the failure of a process does not end the job; and messages from any rank go on
-// after a failure. Passes on `result`, that of the call that made it. MPI_COMM_NULL is allowed.
+// Every communicator that Fairlead makes for itself goes through adopt(), and ends by free_own(). Errors on
+// it return to Fairlead, so that the failure of a process does not end the job; and messages from any rank go
+// on after a failure. Passes on `result`, that of the call that made it. MPI_COMM_NULL is allowed.
 int adopt(int result, MPI_Comm* made);
 void free_own(MPI_Comm* comm);
 
@@ -44,6 +44,9 @@ int start_barrier(MPI_Comm comm, MPI_Request* request);
 int barrier_of_living(MPI_Comm comm);
 // Replaces a communicator of Fairlead's own by one of the processes that have not failed. Collective.
 void shrink_to_living(MPI_Comm* comm);
+
+// Has the communicator been revoked, as far as this process knows?
+bool is_revoked(MPI_Comm comm);
 
 // What the host MPI knows at the moment of construction. Asks about each communicator once. No call of it
 // calls an error handler. For jobs that survive failures only.

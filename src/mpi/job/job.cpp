@@ -165,7 +165,8 @@ node::Nonce agree_on_nonce() {
 // The ranks that share this node; if FAIRLEAD_NODES splits it, those of this rank's simulated node.
 MPI_Comm ranks_of_this_node() {
   MPI_Comm whole = MPI_COMM_NULL, part = MPI_COMM_NULL;
-  adopt(real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &whole), &whole);
+  adopt(real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &whole),
+        &whole);
   if (options().nodes <= 1) return whole;
   int rank = 0, size = 1;
   PMPI_Comm_rank(whole, &rank);

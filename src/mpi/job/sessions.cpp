@@ -63,10 +63,10 @@ void tell_log_who_this_is() {
 bool make_self() {
   if (real.Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &sessions.own) != MPI_SUCCESS) return false;
   MPI_Group self = MPI_GROUP_NULL;
-  bool made = PMPI_Group_from_session_pset(sessions.own, "mpi://SELF", &self) == MPI_SUCCESS &&
-              adopt(real.Comm_create_from_group(self, "fairlead", MPI_INFO_NULL, MPI_ERRORS_RETURN,
-                                                &sessions.self),
-                    &sessions.self) == MPI_SUCCESS;
+  bool made =
+      PMPI_Group_from_session_pset(sessions.own, "mpi://SELF", &self) == MPI_SUCCESS &&
+      adopt(real.Comm_create_from_group(self, "fairlead", MPI_INFO_NULL, MPI_ERRORS_RETURN, &sessions.self),
+            &sessions.self) == MPI_SUCCESS;
   if (self != MPI_GROUP_NULL) PMPI_Group_free(&self);
   if (!made) real.Session_finalize(&sessions.own);
   return made;

@@ -343,8 +343,9 @@ static void advance_transfers() {
   if (ended) engine().keep_busy(-static_cast<int>(ended));
 }
 
-[[maybe_unused]] static const bool hooked = add_hooks(
-    {.advance = advance_transfers, .has_messages_on = keeps_messages_on, .received_long = look_after_long_receive});
+[[maybe_unused]] static const bool hooked = add_hooks({.advance = advance_transfers,
+                                                       .has_messages_on = keeps_messages_on,
+                                                       .received_long = look_after_long_receive});
 
 void stop_answering() {
   std::lock_guard lock(engine().mutex());

@@ -277,8 +277,16 @@ void Receive::take_host_message() {
   if (host_error_ != MPI_SUCCESS) return over();
   int cancelled = 0;
   PMPI_Test_cancelled(&status_, &cancelled);
-  if (cancelled) return failed() ? fail(failure_) : over();
-  failure_ = MPI_SUCCESS;
+  // In Open MPI, MPI_Request_get_status does not tell that a request has failed, but no message has such a
+  // tag.
+  if (survives_failures() && (failed() || status_.MPI_TAG < 0) && !programs_own()) {
+    QuietErrors quiet(comm_);
+    const int result = real.Wait(&message_, &status_);
+    if (is_failure(result)) return fail(result);
+    if (cancelled && failed()) return fail(failure_);
+    failure_ = MPI_SUCCESS;
+  }
+  if (cancelled) return over();
   MPI_Count length = byte_count(status_);
   if (native_) return arrived_in_device(length);
   bounce_.note_used(static_cast<size_t>(length));
@@ -455,16 +463,14 @@ void Receive::end_if_failed(Failures& failures) {
 // The program completes a request of the host MPI itself, and gets its error from there. Any other is
 // completed here. A receive from any rank that is not acknowledged stays, unless the call blocks.
 void Receive::end_host_request(int failure) {
-  const bool programs_own = handle != MPI_REQUEST_NULL && handle == own_handle();
   if (failure == proc_failed_pending && handle != MPI_REQUEST_NULL) return interrupt();
-  if (programs_own) {
+  if (programs_own()) {
     failure_ = failure;
     return over();
   }
-  if (failure == proc_failed_pending) {
-    failure_ = proc_failed;
-    real.Cancel(&message_);
-  }
+  if (failure == proc_failed_pending) real.Cancel(&message_);
+  // Open MPI cancels a request with a failed peer, and completes it then or later.
+  failure_ = failure == proc_failed_pending ? proc_failed : failure;
   int here = 0, result = MPI_SUCCESS;
   {
     QuietErrors quiet(comm_);
@@ -477,6 +483,7 @@ void Receive::fail(int failure) {
   set_empty(&status_);
   status_.MPI_SOURCE = key_.source;
   error_ = failure_ = failure;
+  if (message_ != MPI_REQUEST_NULL) host_error_ = failure;
   override_bytes_ = -1;
   over();
 }

@@ -71,6 +71,8 @@ class Receive : public Operation {
     if (own_request_ != MPI_REQUEST_NULL) return own_request_;
     return into_device() ? MPI_REQUEST_NULL : message_;
   }
+  // Does the program complete a request of the host MPI?
+  bool programs_own() const { return handle != MPI_REQUEST_NULL && handle == own_handle(); }
   bool into_device() const { return device_ >= 0; }
   int source() const { return key_.source; }
   int tag() const { return key_.tag; }

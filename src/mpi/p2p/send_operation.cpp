@@ -34,6 +34,8 @@ Send::Send(SendMode mode, const UserBuffer& buffer, int dest, int tag, MPI_Comm 
 
 // Every message is counted, or marked as one that is not (match_order.h).
 int Send::start() {
+  // Its bytes may be buffered, and the call then succeed, before the next look at the communicator.
+  if (survives_failures() && is_revoked(comm_)) return raise(comm_revoked);
   const int receiver = rank_in_world(comm_, dest_);
   std::optional<CountedSend> counted;
   if (early())
@@ -249,7 +251,10 @@ void Send::advance() {
   }
   if (complete()) return;
   int sent = 0;
-  PMPI_Request_get_status(message_, &sent, MPI_STATUS_IGNORE);
+  MPI_Status status;
+  status.MPI_ERROR = MPI_SUCCESS;
+  PMPI_Request_get_status(message_, &sent, &status);
+  if (sent && is_failure(status.MPI_ERROR)) failure_ = status.MPI_ERROR;
   if (mode_ == SendMode::synchronous && rendezvous_ && !rendezvous_->finished() &&
       rendezvous_->matched_by_probe())
     return;

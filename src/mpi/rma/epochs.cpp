@@ -169,10 +169,9 @@ void Epochs::ask_for_lock(int target, bool exclusive) {
   if (rma::TargetWords* shared = targets_.words(target))
     locked.ticket = shared->lock.draw();
   else
-    ask(target, rma::Request::lock, exclusive,
-        [this, target](const rma::Message&) {
-          if (auto locked = locked_.find(target); locked != locked_.end()) locked->second.coming = false;
-        });
+    ask(target, rma::Request::lock, exclusive, [this, target](const rma::Message&) {
+      if (auto locked = locked_.find(target); locked != locked_.end()) locked->second.coming = false;
+    });
 }
 
 bool Epochs::has_lock(int target) {

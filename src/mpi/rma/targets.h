@@ -86,8 +86,8 @@ class Targets {
   // Collective: returns when all ranks have called it.
   int barrier();
   // Makes progress until `done` returns true; calls `done` with the engine's lock. After a while the log
-  // reports that this rank still waits for `what` of rank `whom` (-1: of any rank). If a process of the window
-  // has failed, returns that error in place of waiting on: it may hold a lock, or keep others waiting.
+  // reports that this rank still waits for `what` of rank `whom` (-1: of any rank). If a process of the
+  // window has failed, returns that error in place of waiting on: it may hold a lock, or keep others waiting.
   template <class Done>
   int poll_until(const char* what, const int& whom, const Done& done) const {
     ReportTimer report_timer;

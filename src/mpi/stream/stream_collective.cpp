@@ -374,8 +374,7 @@ void StreamCollective::abandon() {
 StreamCollective::~StreamCollective() {
   if (forbids_) device::WaitingCalls::permit();
   if (in_graphs_) device::WaitingCalls::remove_graph_wait();
-  for (MPI_Comm* comm : {&self_, &messages_})
-    free_own(comm);
+  for (MPI_Comm* comm : {&self_, &messages_}) free_own(comm);
   // The stream may still use all this.
   if (broken_) {
     for (device::MappedMemory& mapped : mapped_) new device::MappedMemory(std::move(mapped));
