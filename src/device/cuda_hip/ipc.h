@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of other processes, for drivers with a CUDA-like API: handles, and file descriptors of virtual
-// memory. Adds these to DriverRuntime.
+// Who else has access to memory, for drivers with a CUDA-like API: other devices, and other processes by
+// handles, or by file descriptors of virtual memory. Adds these to DriverRuntime.
 
 #pragma once
 
 #include <cstring>
+#include <tuple>
 
 #include "device/cuda_hip/runtime.h"
 
@@ -63,6 +64,35 @@ class IpcRuntime : public DriverRuntime<Abi> {
 
  protected:
   using Base::Base;
+
+  // Negative if this is no virtual memory.
+  int access_flags(const void* address, const MemoryLocation& location) {
+    unsigned long long flags = 0;
+    if (!this->api_.memory_get_access) return -1;
+    if (this->api_.memory_get_access(&flags, &location, Base::to_driver(address)) == driver_result::success)
+      return static_cast<int>(flags);
+    this->forget_result();
+    return -1;
+  }
+
+  // The device that works on this memory: that of `home`, where it lies, but if it is virtual memory to which
+  // another one has more access, that one, the current one before others.
+  int worker_of(const void* address, int home) {
+    auto access_of = [&](int device) {
+      return access_flags(address, {driver_flag::location_device, device});
+    };
+    int most = home < 0 ? driver_flag::access_none : access_of(home);
+    if (most < 0 || most == driver_flag::access_read_write) return home;
+    int current = home, count = 0, worker = home;
+    auto consider = [&](int device) {
+      if (const int access = access_of(device); access > most)
+        std::tie(worker, most) = std::tuple(device, access);
+    };
+    if (this->current_device(&current) == Error::none) consider(current);
+    (void)this->device_count(&count);
+    for (int device = 0; device < count; ++device) consider(device);
+    return worker;
+  }
 
   // How other processes can map the memory that starts here. `either`: the driver refuses what it cannot
   // share, so the export requests a handle first.

@@ -472,44 +472,6 @@ class DriverRuntime : public Runtime {
     return error;
   }
 
-  // Returns the device that owns an address, or any usable device for memory that belongs to no device.
-  int owner(const void* address) {
-    Allocation allocation;
-    if (query(address, &allocation) == Error::none && allocation.device >= 0 && allocation.device < count_) {
-      return allocation.device;
-    }
-    return some_device();
-  }
-
-  // Negative if this is no virtual memory.
-  int access_flags(const void* address, const MemoryLocation& location) {
-    unsigned long long flags = 0;
-    if (!api_.memory_get_access) return -1;
-    if (api_.memory_get_access(&flags, &location, to_driver(address)) == driver_result::success)
-      return static_cast<int>(flags);
-    forget_result();
-    return -1;
-  }
-
-  // The device that works on this memory: that of `home`, where it lies, but if it is virtual memory to which
-  // another one has more access, that one, the current one before others.
-  int worker_of(const void* address, int home) {
-    auto access_of = [&](int device) {
-      return access_flags(address, {driver_flag::location_device, device});
-    };
-    int most = home < 0 ? driver_flag::access_none : access_of(home);
-    if (most < 0 || most == driver_flag::access_read_write) return home;
-    int current = home, count = 0, worker = home;
-    auto consider = [&](int device) {
-      if (const int access = access_of(device); access > most)
-        std::tie(worker, most) = std::tuple(device, access);
-    };
-    if (current_device(&current) == Error::none) consider(current);
-    (void)device_count(&count);
-    for (int device = 0; device < count; ++device) consider(device);
-    return worker;
-  }
-
   // The same for work that makes something there.
   template <class Work>
   Error make_on(int device, Work work) {
@@ -545,6 +507,15 @@ class DriverRuntime : public Runtime {
   Error end(const Made& made, Work work) {
     if (!has_context(made.device) || is_gone(made)) return Error::none;
     return on(made.device, work);
+  }
+
+  // Returns the device that owns an address, or any usable device for memory that belongs to no device.
+  int owner(const void* address) {
+    Allocation allocation;
+    if (query(address, &allocation) == Error::none && allocation.device >= 0 && allocation.device < count_) {
+      return allocation.device;
+    }
+    return some_device();
   }
 
   static typename Abi::Address to_driver(const void* address) { return Abi::to_driver(address); }
@@ -585,21 +556,18 @@ class DriverRuntime : public Runtime {
   // The context of memory that exists. Makes ids differ where a driver starts again with them.
   void look_at_context(Allocation* found) {
     const int device = found->device;
-    if (contexts_.is_known(device) && (numbers_contexts() || contexts_.is_newest(device, found->id)))
+    if (contexts_.is_known(device) &&
+        (numbers_contexts() || !found->ordinary || contexts_.is_newest(device, found->id)))
       compare_context(device, context_id(device));
     found->id += uint64_t{contexts_.number(device)} << context_bit;
   }
 
-  // Called while the device is current. A capture of the program forbids allocations in the default mode.
+  // Called while the device is current.
   void learn_context(int device) {
     std::lock_guard lock(mutex_);
-    if (!numbers_contexts()) {
-      auto mode = CaptureMode::relaxed;
-      typename Abi::Address made{};
-      (void)exchange_capture_mode(&mode);
-      if (call(api_.allocate, &made, size_t{1}) == Error::none) canaries_[device] = from_driver(made);
-      (void)exchange_capture_mode(&mode);
-    }
+    typename Abi::Address made{};
+    if (!numbers_contexts() && call(api_.allocate, &made, size_t{1}) == Error::none)
+      canaries_[device] = from_driver(made);
     contexts_.begin(device, context_id(device));
   }
 

@@ -220,7 +220,7 @@ class Hip : public OrderedRuntime<HipAbi> {
 
  protected:
   // HIP makes every visible device ready for use. It calls those active that have had memory of hipMalloc()
-  // or work in a stream.
+  // or work in a stream, also after a reset.
   bool is_active(int device) override {
     unsigned flags = 0;
     int active = 0;

@@ -104,7 +104,8 @@ int owner_of(const Allocation& memory) {
 void end_memory_of(int device) {
   const auto is_its = [&](const void* address) { return query(address).device == device; };
   std::lock_guard lock(mutex);
-  std::erase_if(imported, is_its);
+  std::erase_if(imported, [&](const auto& entry) { return is_its(entry.first); });
+  std::erase_if(of_rocr, is_its);
   std::erase_if(coarse, [&](const auto& entry) { return is_its(entry.first); });
   std::erase_if(aliases, [&](const auto& entry) {
     if (!is_its(entry.first)) return false;
