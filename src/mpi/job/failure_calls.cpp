@@ -12,13 +12,13 @@
 namespace fairlead::mpi {
 namespace {
 
-template <class... Arguments>
-int call_host(const char* name, Arguments... arguments) {
+template <class Result>
+int call_host(const char* name, MPI_Comm comm, Result* result) {
   void* const function = next_function(name);
-  if (!function) return refuse_call(name, MPI_ERR_OTHER, "this MPI has no such function");
+  if (!function) return refuse_call(comm, name, MPI_ERR_OTHER, "this MPI has no such function");
   const ExtensionCall call(name);
   BlockingHostCall blocking_call;
-  return reinterpret_cast<int (*)(Arguments...)>(function)(arguments...);
+  return reinterpret_cast<int (*)(MPI_Comm, Result*)>(function)(comm, result);
 }
 
 }  // namespace
