@@ -388,12 +388,12 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     found->exportable = types & driver_flag::handle_file_descriptor;
   }
 
-  bool let_cpu_in(const void* address, const MemoryLocation& host) {
+  bool let_cpu_in(const Allocation& memory, const MemoryLocation& host) {
     const MemoryAccess access{host, driver_flag::access_read_write};
-    CudaAbi::Address base = 0;
-    size_t size = 0;
-    return api_.address_range(&base, &size, to_driver(address)) == driver_result::success &&
-           api_.memory_access(base, size, &access, 1) == driver_result::success;
+    const Error error =
+        call(api_.memory_access, CudaAbi::Address{memory.base}, memory.size, &access, size_t{1});
+    if (error != Error::none) log_line(LogLevel::info, "the CPU gets no access to memory: %s", error_text());
+    return error == Error::none;
   }
 
   // Virtual memory of the host, to which the CPU may have no access. The driver copies between it and
@@ -411,7 +411,7 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     api_.memory_release(memory);
     const bool for_cpu =
         !known || access_flags(address, properties.location) == driver_flag::access_read_write;
-    if (for_cpu || let_cpu_in(address, properties.location)) return Error::none;
+    if (for_cpu || let_cpu_in(*found, properties.location)) return Error::none;
     const int worker = worker_of(address, -1);
     if (worker < 0) return Error::none;
     found->kind = MemoryKind::device;
