@@ -250,6 +250,7 @@ Progress GpuCollective::advance() {
 // Whoever launches kernels has arrived, and reads afterwards whether a member is not ready: so it sees that
 // this one is not, or this one sees that it has arrived.
 bool GpuCollective::abandon(const std::vector<bool>& lives) {
+  if (step_ == Step::over) return true;
   // What this rank's GPU does ends by itself.
   if (step_ == Step::running || step_ == Step::bringing_back || one_ == slot_.me()) return false;
   if (step_ != Step::joining) {

@@ -15,7 +15,8 @@ using namespace ranks::ulfm;
 namespace {
 
 constexpr int tag = 61, ready = 62, unsent = 63;
-constexpr size_t small = 64, large = size_t{1} << 20;
+// No standard send of the longest completes before its receiver has come.
+constexpr size_t small = 64, large = size_t{1} << 20, longest = size_t{32} << 20;
 
 int victim() {
   return size - 1;
@@ -234,7 +235,7 @@ RANK_TEST(failures, sends_to_a_failed_rank_return_an_error, 3) {
   std::vector<MPI_Request> requests;
   if (!is_victim())
     for (Place place : host_and_device) {
-      MUST(MPI_Isend(buffers.emplace_back(place, large), large, MPI_BYTE, victim(), tag, comm,
+      MUST(MPI_Isend(buffers.emplace_back(place, longest), longest, MPI_BYTE, victim(), tag, comm,
                      &requests.emplace_back()));
       MUST(MPI_Issend(buffers.emplace_back(place, small), small, MPI_BYTE, victim(), tag, comm,
                       &requests.emplace_back()));
@@ -247,7 +248,7 @@ RANK_TEST(failures, sends_to_a_failed_rank_return_an_error, 3) {
     // The host MPI may have sent a small message before it sees that nobody is there.
     if (const int result =
             CALL(MPI_Send(buffer, static_cast<int>(buffer.bytes()), MPI_BYTE, victim(), tag, comm));
-        result != MPI_SUCCESS || buffer.bytes() == large)
+        result != MPI_SUCCESS || buffer.bytes() == longest)
       EXPECT(error_class(result) == proc_failed, "MPI_Send returned %s", error_name(result).c_str());
     Memory in(buffer.place(), buffer.bytes());
     EXPECT_ERROR(MPI_Sendrecv(buffer, static_cast<int>(buffer.bytes()), MPI_BYTE, victim(), tag, in,
@@ -343,7 +344,6 @@ RANK_TEST(failures, a_revoked_communicator_ends_its_operations, 3) {
   constexpr size_t operations = 6;
   MPI_Request requests[operations];
   std::vector<Memory> buffers;
-  constexpr size_t longest = size_t{32} << 20;  // no send completes before its receiver has come
   for (size_t i = 0; i < operations; ++i)
     buffers.emplace_back(i % 2 && !host_oracle ? Place::device : Place::host, i == 3 ? longest : large);
   const int right = (rank + 1) % size, left = (rank + size - 1) % size;
@@ -420,6 +420,7 @@ RANK_TEST(failures, windows_with_a_failed_rank_return_an_error, 3) {
     MUST(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window));
     MUST(MPI_Put(origin, small, MPI_BYTE, 0, 0, small, MPI_BYTE, window));
   }
+  MUST(MPI_Barrier(comm));
   let_it_die(comm);
   EXPECT_ERROR(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window), proc_failed);
   EXPECT_ERROR(MPI_Win_fence(0, window), proc_failed);

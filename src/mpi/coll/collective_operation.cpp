@@ -164,7 +164,7 @@ void CollectiveOperation::run_by_nccl() {
     state_->clear(number_);
     cleared_ = true;
   }
-  if (progress == Progress::waiting) return;
+  if (progress == Progress::waiting || (progress == Progress::failed && awaits_news())) return;
   if (progress == Progress::refused) {
     report_stall();
     step_ = Step::on_gpu;
@@ -179,6 +179,7 @@ void CollectiveOperation::run_by_nccl() {
 
 void CollectiveOperation::run_on_gpu() {
   Progress progress = gpu_->advance();
+  if (progress == Progress::failed && awaits_news()) return;
   if (progress == Progress::refused) {
     why_staged_ = Fallback::others_staged;
     gpu_.reset();
@@ -267,9 +268,6 @@ bool CollectiveOperation::leave_slot(Failures& failures) {
 }
 
 void CollectiveOperation::over(int error) {
-  // Copies from a process that dies may fail before its death is known.
-  if (error == MPI_ERR_OTHER && survives_failures())
-    if (const int failure = Failures().of_members(call_.comm); failure != MPI_SUCCESS) error = failure;
   error_ = error;
   if (step_ != Step::in_host) {
     if (!cleared_) state_->clear(number_);

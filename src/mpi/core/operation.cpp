@@ -11,6 +11,7 @@ void Operation::begin() {
   complete_ = false;
   interrupted_ = false;
   failure_ = MPI_SUCCESS;
+  awaits_news_since_ = never;
   active = true;
   waiting_since_ = never;
   record_.begin();
@@ -19,6 +20,14 @@ void Operation::begin() {
 void Operation::interrupt() {
   interrupted_ = true;
   complete_.store(true, std::memory_order_release);
+}
+
+bool Operation::awaits_news() {
+  constexpr std::chrono::seconds at_most{2};
+  if (!survives_failures()) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (awaits_news_since_ == never) awaits_news_since_ = now;
+  return now - awaits_news_since_ < at_most;
 }
 
 // False if it is over meanwhile.

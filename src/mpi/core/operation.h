@@ -124,6 +124,9 @@ class Operation {
   bool held() const { return gate_.word && !gate_.is_open(); }
   void begin();  // for start(): discards an earlier round of a persistent operation
   void interrupt();
+  // What a process that dies shares may be gone before the host MPI knows of its death. In a job that
+  // survives failures, an operation that cannot go on repeats this for a while; false: no death explains it.
+  bool awaits_news();
   bool resume();
 
   MPI_Comm comm_;
@@ -132,6 +135,7 @@ class Operation {
   std::atomic<bool> complete_{false};
   std::atomic<bool> interrupted_{false};
   int failure_ = MPI_SUCCESS;  // of a peer, which has ended the operation
+  std::chrono::steady_clock::time_point awaits_news_since_ = never;
   std::atomic<std::chrono::steady_clock::time_point> waiting_since_ = never;
   MessageRecord record_;
 

@@ -206,6 +206,12 @@ int Failures::of_peer(MPI_Comm comm, int rank) {
   return contains(facts.failed, rank) ? proc_failed : MPI_SUCCESS;
 }
 
+int error_of_collective(MPI_Comm comm, int error) {
+  if (!survives_failures()) return error;
+  const int failure = Failures().of_members(comm);
+  return failure == MPI_SUCCESS ? error : failure;
+}
+
 int Failures::of_members(MPI_Comm comm) {
   const Facts& facts = of(comm);
   if (facts.revoked) return comm_revoked;

@@ -80,4 +80,7 @@ class Failures {
   std::map<MPI_Comm, Facts> known_;
 };
 
+// The error to raise for a collective that has ended with `error`: the failure behind it, if there is one.
+int error_of_collective(MPI_Comm comm, int error);
+
 }  // namespace fairlead::mpi

@@ -356,8 +356,8 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
 void Receive::end_transfer(Error error, Traffic path, uint64_t bytes, bool truncated) {
   if (error == Error::none && !truncated) record_.took(path, bytes);
   if (error != Error::none || error_ != MPI_SUCCESS) {
-    error_ = survives_failures() ? Failures().of_peer(comm_, status_.MPI_SOURCE) : MPI_SUCCESS;
-    if (error_ == MPI_SUCCESS) error_ = MPI_ERR_OTHER;
+    if (awaits_news()) return;
+    error_ = MPI_ERR_OTHER;
   } else if (truncated) {
     error_ = MPI_ERR_TRUNCATE;
     came_bytes_ = static_cast<MPI_Count>(bytes);
@@ -441,7 +441,7 @@ void Receive::quiesce() {
   }
 }
 
-// A transfer between nodes ends with the errors of its chunks.
+// A transfer between nodes goes on until its chunks fail.
 void Receive::end_if_failed(Failures& failures) {
   const int peer = rts_came_ ? status_.MPI_SOURCE : key_.source;
   int failure = failures.of_peer(comm_, peer);
@@ -449,7 +449,8 @@ void Receive::end_if_failed(Failures& failures) {
   if (by_probe_ && step_ == Step::matching) failure = failures.any() ? proc_failed : failure;
   if (failure == MPI_SUCCESS) return;
   const bool sender_lives = !failures.has_failed(comm_, peer);
-  if (step_ == Step::getting && get_->abandon(sender_lives)) return fail(failure);
+  const bool pipeline_is_lost = step_ == Step::pipelining && awaits_news_since_ != never;
+  if (pipeline_is_lost || (step_ == Step::getting && get_->abandon(sender_lives))) return fail(failure);
   if (step_ != Step::matching || host_is_done()) return;
   if (probed_) return fail(failure);
   // A sender that has claimed the posted buffer writes to it, although its message will not be matched.

@@ -24,12 +24,11 @@
 namespace fairlead::mpi {
 namespace {
 
-// The maximum of `mine` over all ranks of `comm`.
-int agreed(MPI_Comm comm, int mine) {
-  int all = 0;
+// The maximum of `mine` over all ranks of `comm`. An error ends the call: Open MPI crashes in MPI_Win_create
+// if a rank has failed.
+int agree(MPI_Comm comm, int mine, int* all) {
   BlockingHostCall blocking_call;
-  real.Allreduce(&mine, &all, 1, MPI_INT, MPI_MAX, comm);
-  return all;
+  return real.Allreduce(&mine, all, 1, MPI_INT, MPI_MAX, comm);
 }
 
 bool is_intra(MPI_Comm comm) {
@@ -53,7 +52,10 @@ int create(Host& host, void* base, MPI_Aint size, Unit disp_unit, MPI_Info info,
            MPI_Win* win) {
   if (!may_be_ours(size, disp_unit, comm, win)) return host(base, size, disp_unit, info, comm, win);
   prepare(comm);
-  if (agreed(comm, size > 0 && is_device(base))) {
+  int on_device = 0;
+  if (const int error = agree(comm, size > 0 && is_device(base), &on_device); error != MPI_SUCCESS)
+    return error;
+  if (on_device) {
     if (!options().gpu_support) return refuse_device_memory(comm);
     return Window::create(base, size, disp_unit, MPI_WIN_FLAVOR_CREATE, false, info, comm, win);
   }
@@ -102,19 +104,23 @@ int allocate(int flavor, Host& host, MPI_Aint size, Unit disp_unit, MPI_Info inf
   const bool wanted =
       wants_device_memory(info, flavor) && (flavor == MPI_WIN_FLAVOR_ALLOCATE || share_a_node(comm));
   void* memory = nullptr;
-  if (agreed(comm, wanted)) {
+  int any_wants = 0, any_fails = 0;
+  if (const int error = agree(comm, wanted, &any_wants); error != MPI_SUCCESS) return error;
+  if (any_wants) {
     int device = 0;
     device::Error error = device::Error::not_initialized;
     if (device::Runtime* runtime = device::required_runtime();
         runtime && runtime->initialize() == device::Error::none &&
         runtime->current_device(&device) == device::Error::none)
       error = size > 0 ? runtime->allocate(device, static_cast<size_t>(size), &memory) : device::Error::none;
-    if (!agreed(comm, error != device::Error::none)) {
-      const int result = Window::create(memory, size, disp_unit, flavor, memory, info, comm, win);
+    int result = agree(comm, error != device::Error::none, &any_fails);
+    if (result == MPI_SUCCESS && !any_fails) {
+      result = Window::create(memory, size, disp_unit, flavor, memory, info, comm, win);
       if (result == MPI_SUCCESS) *static_cast<void**>(baseptr) = memory;
       return result;
     }
     if (memory) device::runtime()->free(memory);
+    if (result != MPI_SUCCESS) return result;
     log_line(LogLevel::warn,
              "not all ranks can allocate the device memory of a window, so it is of host memory");
   }
@@ -239,7 +245,12 @@ FAIRLEAD_MPI(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
   CallRecord record(Function::Win_create_dynamic);
   if (!may_be_ours(0, 1, comm, win)) return real.Win_create_dynamic(info, comm, win);
   prepare(comm);
-  if (agreed(comm, fairlead::options().win_dynamic == "device" && fairlead::options().gpu_support))
+  int on_device = 0;
+  if (const int error = agree(
+          comm, fairlead::options().win_dynamic == "device" && fairlead::options().gpu_support, &on_device);
+      error != MPI_SUCCESS)
+    return error;
+  if (on_device)
     return made(Window::create(nullptr, 0, 1, MPI_WIN_FLAVOR_DYNAMIC, false, info, comm, win), win, info,
                 comm);
   BlockingHostCall blocking_call;

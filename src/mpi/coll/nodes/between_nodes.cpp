@@ -201,7 +201,7 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, Regions& region
   record.end();
   if (error == MPI_SUCCESS) count(path, regions.bytes());
   if (error == MPI_SUCCESS || (!by_hierarchy && segments->raised())) return error;
-  return raise_error(call.comm, MPI_ERR_OTHER, in_words(regions));
+  return raise_error(call.comm, error_of_collective(call.comm, MPI_ERR_OTHER), in_words(regions));
 }
 
 void count_nonblocking(CollectiveCall* call, CommunicatorState& state) {

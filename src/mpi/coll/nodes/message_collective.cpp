@@ -330,7 +330,7 @@ int MessageCollective::finish(MPI_Status* status) {
   }
   record_.end();
   set_empty(status);
-  return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
+  return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_of_collective(comm_, error_));
 }
 
 }  // namespace fairlead::mpi

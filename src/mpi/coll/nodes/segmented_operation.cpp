@@ -135,7 +135,7 @@ void SegmentedOperation::quiesce() {
 int SegmentedOperation::finish(MPI_Status* status) {
   record_.end();
   set_empty(status);
-  return error_ == MPI_SUCCESS || raised_ ? error_ : raise(error_);
+  return error_ == MPI_SUCCESS || raised_ ? error_ : raise(error_of_collective(comm_, error_));
 }
 
 void SegmentedOperation::describe(MPI_Status* status) {
