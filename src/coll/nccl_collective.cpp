@@ -60,13 +60,14 @@ void free_stream(device::Stream stream, const std::vector<device::Event>& events
   if (stream) device::runtime()->destroy_stream(stream);
 }
 
-void end_those_that_all_have_left() {
-  std::erase_if(leaving, [](const Leaving& one) {
+void end_those_that_all_have_left(bool wait_for_no_rank = false) {
+  std::erase_if(leaving, [=](const Leaving& one) {
     if (one.context.is_gone()) return true;
     Result state = state_of(one.communicator);
-    if (state == nccl_result::in_progress) return false;
+    if (state == nccl_result::in_progress && !wait_for_no_rank) return false;
     call_on(one.device, [&] {
-      return is_error(state) ? nccl()->abort(one.communicator) : nccl()->destroy(one.communicator);
+      return state == nccl_result::success ? nccl()->destroy(one.communicator)
+                                           : nccl()->abort(one.communicator);
     });
     free_stream(one.stream, one.events);
     return true;
@@ -295,9 +296,9 @@ void NcclMember::abandon() {
   step_ = Step::never;
 }
 
-bool release_nccl() {
+bool release_nccl(bool a_rank_has_failed) {
   for (NcclMember* member : members) member->give_back();
-  end_those_that_all_have_left();
+  end_those_that_all_have_left(a_rank_has_failed);
   return leaving.empty();
 }
 

@@ -90,7 +90,8 @@ class NcclMember {
 };
 
 // All ranks call this in MPI_Finalize, until it returns true. It finalizes the remaining communicators and
-// destroys those that all members have left; true: all of them are destroyed.
-bool release_nccl();
+// destroys those that all members have left; true: all of them are destroyed. If a rank has failed, it aborts
+// those that some members have not left.
+bool release_nccl(bool a_rank_has_failed);
 
 }  // namespace fairlead::coll

@@ -95,7 +95,7 @@ namespace {
 void release_nccl() {
   for (bool over = false; !over; sched_yield()) {
     std::lock_guard lock(engine().mutex());
-    over = coll::release_nccl();
+    over = coll::release_nccl(survives_failures() && Failures().any());
   }
 }
 
