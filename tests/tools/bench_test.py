@@ -445,6 +445,14 @@ class Refusals(ToolTest):
         self.refuses("bench", "latency", "--json", "/no/such/folder/x", says="cannot write")
         self.refuses("bench", "copy", "--json", "/no/such/folder/x", says="cannot write")
 
+    def test_a_pipe_is_no_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            for words in ("copy", "--json"), ("tune", "-o"):
+                with self.subTest(words=words):
+                    self.refuses("bench", *words, pipe, says=[f"cannot write {pipe}", "no regular file"])
+
     def test_sizes_beyond_memory(self):
         self.refuses("bench", "copy", "-m", "64g:64g", says=["68719476736", "smaller -m"])
         for abi in ONE_MPI:

@@ -488,6 +488,12 @@ class Report(ToolTest):
         self.refuses("doctor", "--bogus", says=["--bogus", "--json"])
         self.refuses("doctor", "--from", "/no/such/folder", says=["/no/such/folder", "--record"])
         self.refuses("doctor", "--from", MACHINES, says=["no recorded machine", "'environment'", "--record"])
+        with tempfile.TemporaryDirectory() as folder:
+            for make in os.mkfifo, lambda path: os.symlink("/dev/zero", path):
+                environment = os.path.join(folder, "environment")
+                make(environment)
+                self.refuses("doctor", "--from", folder, says=["no recorded machine", f"{environment}: it is no regular file"])
+                os.remove(environment)
         self.refuses("doctor", "--from", MACHINES, "--record", "x", says="excludes")
         self.refuses("doctor", "--record", "/proc", says="/proc is not a new or empty folder")
         self.refuses("doctor", "--sim", "0", says=["--sim", "1 to 64"])

@@ -181,6 +181,11 @@ class Refusals(MatrixTest):
         self.refuses("matrix", "--way", "pigeon", says=["'pigeon'", "mpi, mpi-blit, engine, engine-blit, kernel"])
         self.refuses("matrix", "-o", "matrix.jpg", says=["matrix.jpg", ".png, .svg or .pdf"])
         self.refuses("matrix", "--map", "/no/such/folder/x", says=["--map", "cannot write"])
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            for option in "--map", "--json", "--output":
+                self.refuses("matrix", option, pipe, says=[option, f"cannot write {pipe}"])
         self.refuses("matrix", "--map", "0,1", says=["0,1 is a map", "./0,1"])
         self.refuses("matrix", "--sim", 2, "-d", "cuda", says=["--sim", "-d cuda", "one of the two"])
         self.refuses("matrix", "-m", "64g:64g", "--way", "engine", says="smaller -m", FAIRLEAD_SIM_DEVICES="2")

@@ -445,6 +445,20 @@ for i in $(seq 0 $((n - 1))); do SLURM_PROCID=$i SLURM_LOCALID=$i "$@" || exit; 
                     self.assertEqual(result.stderr.count(f"cannot be written to {path}, as things are now: No such"), 1)
                     self.assertEqual(result.stderr.count(f"cannot be written to {path}: No such"), 1)
 
+    def test_a_pipe_is_not_waited_for(self):
+        for abi in [*filter(has_library, MPIS)][:1]:
+            with tempfile.TemporaryDirectory() as folder:
+                pipe = os.path.join(folder, "pipe")
+                os.mkfifo(pipe)
+                for option in "--trace", "--stats-file", "--json":
+                    self.refuses("run", "-n", 2, option, pipe, example(abi), says=[option, f"cannot write {pipe}"])
+                result = self.succeeds("run", "-n", 2, "--sim", 2, example(abi), 1000,
+                                       FAIRLEAD_TRACE=pipe, FAIRLEAD_STATS_FILE=pipe)
+                for what in "trace", "statistics":
+                    self.assertIn(f"the {what} cannot be written to {pipe}, as things are now: it is no regular file",
+                                  result.stderr)
+                    self.assertIn(f"the {what} cannot be written to {pipe}: it has no reader", result.stderr)
+
     def test_device_pointers_crash_the_mpi_alone(self):
         for abi in MPIS:
             with self.subTest(abi=abi):

@@ -6,10 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -63,10 +61,7 @@ void write_json(const std::string& where, const nlohmann::ordered_json& json) {
     std::cout << text << std::flush;
     return;
   }
-  std::ofstream file(where);
-  file << text;
-  if (!file.flush())
-    throw Failure(exit_problem, fmt::format("--json: cannot write {}: {}", where, std::strerror(errno)));
+  write_to_file("--json", where, text);
 }
 
 Json to_json(const Distribution& d) {

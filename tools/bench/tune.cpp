@@ -12,11 +12,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -205,16 +203,14 @@ std::string machine_of(const Json& run) {
 }
 
 void write_rules(const BenchArguments& arguments, const coll::Rules& rules, const Json& run) {
-  std::ofstream file(arguments.output);
-  file << "# Which algorithm a collective on device memory takes; FAIRLEAD_TUNING=FILE reads it.\n"
-       << fmt::format("# {}, fairlead {}: {}\n# {}\n", run["date"].get<std::string>(), FAIRLEAD_VERSION,
-                      arguments.command, machine_of(run))
-       << "# collective, algorithm, ranks, bytes of the largest buffer of a rank; the first that fits "
-          "counts\n";
-  for (const coll::Rule& rule : rules) file << coll::to_text(rule) << '\n';
-  if (!file.flush())
-    throw Failure(exit_problem,
-                  fmt::format("-o: cannot write {}: {}", arguments.output, std::strerror(errno)));
+  std::string text = fmt::format(
+      "# Which algorithm a collective on device memory takes; FAIRLEAD_TUNING=FILE reads it.\n# {}, fairlead "
+      "{}: "
+      "{}\n# {}\n# collective, algorithm, ranks, bytes of the largest buffer of a rank; the first that fits "
+      "counts\n",
+      run["date"].get<std::string>(), FAIRLEAD_VERSION, arguments.command, machine_of(run));
+  for (const coll::Rule& rule : rules) text += coll::to_text(rule) + '\n';
+  write_to_file("-o", arguments.output, text);
 }
 
 void write_results(const BenchArguments& arguments, const std::vector<Table>& tables,

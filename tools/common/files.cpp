@@ -5,11 +5,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
+#include "base/output_file.h"
 #include "common/failure.h"
 
 namespace fairlead::tools {
@@ -17,20 +16,15 @@ namespace fairlead::tools {
 // Looks only: the ranks of a job ask at the same time, and a file that one made to try would be seen by
 // another.
 void check_file_target(const char* option, const std::string& file) {
-  const std::filesystem::path path(file);
-  std::error_code error;
-  int wrong = 0;
-  if (std::filesystem::is_directory(path, error)) {
-    wrong = EISDIR;
-  } else {
-    const bool exists = std::filesystem::exists(path, error);
-    const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-    if (access((exists ? path : folder).c_str(), exists ? W_OK : W_OK | X_OK) != 0) wrong = errno;
-  }
-  if (wrong != 0)
+  if (const std::string why = why_unwritable(file); !why.empty())
     throw usage(
         fmt::format("{}: cannot write {}: {}; name a file in a folder that exists and that you may write",
-                    option, file, std::strerror(wrong)));
+                    option, file, why));
+}
+
+void write_to_file(const char* option, const std::string& file, const std::string& text) {
+  if (const std::string why = write_file(file, text); !why.empty())
+    throw Failure(exit_problem, fmt::format("{}: cannot write {}: {}", option, file, why));
 }
 
 TemporaryFile::TemporaryFile(const char* name)

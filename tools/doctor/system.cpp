@@ -13,11 +13,12 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
+#include "base/small_file.h"
 #include "common/failure.h"
+#include "common/files.h"
 #include "common/process.h"
 #include "run/program.h"
 
@@ -31,13 +32,8 @@ namespace fs = std::filesystem;
 constexpr auto timeout = std::chrono::seconds(20);
 
 std::optional<std::string> file_text(const fs::path& path) {
-  std::error_code error;
-  if (!fs::exists(path, error) || fs::is_directory(path, error)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  std::string text;
+  return read_small_file(path, &text).empty() ? std::optional(text) : std::nullopt;
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -207,7 +203,7 @@ class RecordingSystem : public System {
   void write(const fs::path& place, const std::string& text) const {
     std::error_code error;
     fs::create_directories((root / place).parent_path(), error);
-    std::ofstream(root / place, std::ios::binary) << text;
+    write_to_file("--record", root / place, text);
   }
   void add(const char* list, const std::string& line) const {
     std::string text = file_text(root / list).value_or("");
@@ -242,11 +238,12 @@ std::unique_ptr<System> this_system() {
 std::unique_ptr<System> recorded_system(const std::string& folder) {
   if (std::error_code error; !fs::is_directory(folder, error))
     throw usage(fmt::format("--from: no folder {}; accepted: what --record wrote", folder));
-  if (!file_text(fs::path(folder) / "environment"))
-    throw usage(fmt::format(
-        "--from: {} is no recorded machine: it has no file 'environment'; accepted: what --record "
-        "wrote",
-        folder));
+  std::string text;
+  if (const std::string why = read_small_file(fs::path(folder) / "environment", &text); !why.empty())
+    throw usage(
+        fmt::format("--from: {} is no recorded machine, which has a file 'environment': {}; accepted: "
+                    "what --record wrote",
+                    folder, why));
   return std::make_unique<RecordedSystem>(folder);
 }
 

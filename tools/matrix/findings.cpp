@@ -7,14 +7,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <set>
 
 #include "bench/machine.h"
+#include "common/files.h"
 #include "common/words.h"
 #include "doctor/link_table.h"
 #include "matrix/matrix.h"
@@ -174,15 +173,13 @@ Json to_json(const BenchArguments& arguments, const Context& context, const Find
 }
 
 void write_map(const BenchArguments& arguments, const Findings& findings) {
-  std::ofstream file(arguments.map);
-  file << fmt::format(
-      "# The GPU of each local rank; `fairlead run --map FILE` reads it.\n# {}, {}, fairlead {}: {}\n# "
-      "{}\n{}\n",
-      host_name(), utc_date(), FAIRLEAD_VERSION, arguments.command, findings.advice.words,
-      fmt::join(findings.advice.order, " "));
-  if (!file.flush())
-    throw Failure(exit_problem,
-                  fmt::format("--map: cannot write {}: {}", arguments.map, std::strerror(errno)));
+  write_to_file(
+      "--map", arguments.map,
+      fmt::format(
+          "# The GPU of each local rank; `fairlead run --map FILE` reads it.\n# {}, {}, fairlead {}: {}\n# "
+          "{}\n{}\n",
+          host_name(), utc_date(), FAIRLEAD_VERSION, arguments.command, findings.advice.words,
+          fmt::join(findings.advice.order, " ")));
 }
 
 }  // namespace fairlead::tools::matrix

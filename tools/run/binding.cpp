@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,6 +17,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/output_file.h"
 #include "base/small_file.h"
 #include "bench/machine.h"
 #include "common/command_line.h"
@@ -237,11 +237,9 @@ void write_binding(std::string file, int rank, const nlohmann::ordered_json& jso
   constexpr std::string_view place = "{rank}";
   if (size_t at = file.find(place); at != std::string::npos)
     file.replace(at, place.size(), std::to_string(rank));
-  std::ofstream stream(file);
-  stream << json.dump() << "\n";
   // What runs is worth more than what is told of it.
-  if (!stream.flush())
-    std::fprintf(stderr, "fairlead exec: --json: cannot write %s: %s\n", file.c_str(), std::strerror(errno));
+  if (const std::string why = write_file(file, json.dump() + "\n"); !why.empty())
+    std::fprintf(stderr, "fairlead exec: --json: cannot write %s: %s\n", file.c_str(), why.c_str());
 }
 
 }  // namespace

@@ -2,19 +2,15 @@
 
 #include "mpi/job/observation.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <vector>
 
 #include "base/log.h"
 #include "base/options.h"
+#include "base/output_file.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/abi/real.h"
 #include "mpi/failures/failures.h"
@@ -189,29 +185,15 @@ void print_progress() {
 
 // Warns when the job starts. At its end, what was recorded would be lost.
 void warn_if_unwritable(const char* what, const std::string& path) {
-  struct stat status;
-  const bool special =
-      stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
-  if (path == "off" || special) return;
-  // Changes no existing file, and keeps a symbolic link to a file that does not exist yet.
-  int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  const bool made = file >= 0;
-  if (!made && errno == EEXIST) file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  const bool link_to_nothing = file < 0 && errno == ENOENT && lstat(path.c_str(), &status) == 0;
-  if (file < 0 && !link_to_nothing)
+  const std::string why = path == "off" ? "" : why_unwritable(path);
+  if (!why.empty())
     log_line(LogLevel::warn, "the %s cannot be written to %s, as things are now: %s", what, path.c_str(),
-             std::strerror(errno));
-  if (file >= 0) close(file);
-  if (made) unlink(path.c_str());
+             why.c_str());
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file)
-    log_line(LogLevel::warn, "the statistics cannot be written to %s: %s", path.c_str(),
-             std::strerror(errno));
+void write_statistics(const std::string& path, const Report& report) {
+  if (const std::string why = write_file(path, as_json(report, name_of)); !why.empty())
+    log_line(LogLevel::warn, "the statistics cannot be written to %s: %s", path.c_str(), why.c_str());
 }
 
 // The others report.
@@ -226,7 +208,7 @@ void finish_statistics() {
   Report report = report_of_the_job();
   if (own_rank != 0) return;
   if (options().stats) print(as_table(report, name_of));
-  if (options().stats_file != "off") write_file(options().stats_file, as_json(report, name_of));
+  if (options().stats_file != "off") write_statistics(options().stats_file, report);
 }
 
 void finish_trace() {

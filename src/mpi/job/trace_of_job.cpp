@@ -5,12 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <vector>
 
 #include "base/log.h"
+#include "base/output_file.h"
 #include "mpi/abi/real.h"
 #include "observe/trace_file.h"
 
@@ -91,10 +91,9 @@ void send_rank(MPI_Comm comm, const observe::TraceOfRank& rank, const std::vecto
   send_bytes(comm, nullptr, 0);
 }
 
-void receive_rank(MPI_Comm comm, int rank, std::ostream* file, std::vector<FlowEnd>* ends) {
+void receive_rank(MPI_Comm comm, int rank, OutputFile* file, std::vector<FlowEnd>* ends) {
   std::vector<char> piece;
-  while (receive_bytes(comm, rank, &piece))
-    file->write(piece.data(), static_cast<std::streamsize>(piece.size()));
+  while (receive_bytes(comm, rank, &piece)) file->write({piece.data(), piece.size()});
   while (receive_bytes(comm, rank, &piece)) {
     size_t before = ends->size();
     ends->resize(before + piece.size() / sizeof(FlowEnd));
@@ -132,18 +131,19 @@ void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock
   observe::TraceOfRank of_rank{rank, host, clock, start};
   if (rank != 0) return send_rank(comm, of_rank, logs, name_of);
 
-  std::ofstream file(path, std::ios::binary);
-  file << observe::head_of_trace();
-  observe::write_events(of_rank, logs, name_of, [&](const std::string& text) { file << text; });
+  OutputFile file(path);
+  file.write(observe::head_of_trace());
+  observe::write_events(of_rank, logs, name_of, [&](const std::string& text) { file.write(text); });
   std::vector<FlowEnd> ends = observe::flow_ends(of_rank, logs);
   for (int other = 1; other < size; ++other) receive_rank(comm, other, &file, &ends);
   observe::Flows flows = observe::draw_flows(std::move(ends));
-  file << flows.lines << observe::tail_of_trace(size, dropped_by_all, flows);
-  file.close();
-  if (file)
+  file.write(flows.lines);
+  file.write(observe::tail_of_trace(size, dropped_by_all, flows));
+  const std::string why = file.close();
+  if (why.empty())
     log_line(LogLevel::info, "the trace is in %s", path);
   else
-    log_line(LogLevel::warn, "the trace cannot be written to %s: %s", path, std::strerror(errno));
+    log_line(LogLevel::warn, "the trace cannot be written to %s: %s", path, why.c_str());
   if (dropped_by_all > 0)
     log_line(LogLevel::warn,
              "the trace lacks %llu events; set FAIRLEAD_TRACE_EVENTS to more than a rank has, or trace less "

@@ -53,8 +53,9 @@ def parsed(text, **options):
 
 def write(path, content):
     """Raises OSError. In a folder in which others may write, no link is followed: it may be theirs."""
-    folder = os.stat(os.path.dirname(path) or ".").st_mode
-    theirs = os.O_NOFOLLOW if folder & (stat.S_IWGRP | stat.S_IWOTH) else 0
+    folder = os.stat(os.path.dirname(path) or ".")
+    foreign = folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or folder.st_uid not in (0, os.geteuid())
+    theirs = os.O_NOFOLLOW if foreign else 0
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | theirs, 0o666), "wb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise usage(f"--output: {path} is a pipe or a device; accepted: a regular file")

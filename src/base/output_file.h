@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes files that users name. Regular files, terminals and /dev/null are accepted, and pipes only where
+// they are this process's own output: another pipe might have no reader. A symbolic link is not followed
+// where another user may have made it. Thread-safe; never calls MPI.
+
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace fairlead {
+
+class OutputFile {
+ public:
+  // Makes the file, or empties it.
+  explicit OutputFile(const std::string& path);
+  ~OutputFile() { close(); }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  // Does nothing after an error.
+  void write(std::string_view text);
+  // Returns an empty string, or why the file could not be written.
+  std::string close();
+
+ private:
+  std::string error_;
+  int file_;
+};
+
+// Both return an empty string, or why the file cannot be written. The second one looks only, and changes
+// nothing.
+std::string write_file(const std::string& path, std::string_view text);
+std::string why_unwritable(const std::string& path);
+
+}  // namespace fairlead
