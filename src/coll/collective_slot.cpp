@@ -35,16 +35,17 @@ size_t slot_pool_bytes(int ranks) {
 // Slots are reused, and stay registered with the driver.
 constexpr size_t header_bytes = whole_pages(sizeof(SlotHeader));
 
-// A word of a slot holds number * range + value. Sets the value for this number unless the word has one
-// already; returns the value that it has then.
-uint64_t set_once(std::atomic<uint64_t>& word, uint64_t range, uint64_t number, uint64_t value) {
+// A word of a slot holds number * range + value, which is at least `least`. Sets the value for this number
+// unless the word has one already; returns the value that it has then.
+uint64_t set_once(std::atomic<uint64_t>& word, uint64_t range, uint64_t least, uint64_t number,
+                  uint64_t value) {
   uint64_t seen = word.load(std::memory_order_acquire);
-  while (seen / range != number)
+  while (seen / range != number || seen % range < least)
     if (word.compare_exchange_weak(seen, number * range + value, std::memory_order_acq_rel)) return value;
   return seen % range;
 }
 
-constexpr uint64_t range_of_workers = 256;
+constexpr uint64_t range_of_workers = 256, least_workers = 64;
 Workers to_workers(uint64_t value) {
   return {static_cast<Workers::Are>(value / 64), static_cast<int>(value % 64)};
 }
@@ -121,8 +122,12 @@ size_t SlotPool::taken_by_me() const {
 Capability CollectiveSlot::capability(int member, uint64_t number) const {
   const MemberArea& its = area(member);
   auto own_word = [&] {
-    uint64_t word = its.arrivals[number % arrivals_kept].load(std::memory_order_acquire);
-    return word / 8 == number ? static_cast<Capability>(word % 8) : Capability::none;
+    const uint64_t word = its.arrivals[number % arrivals_kept].load(std::memory_order_acquire);
+    if (word / 8 < number) return Capability::none;
+    const bool possible =
+        word / 8 == number && word % 8 > 0 && word % 8 <= static_cast<uint64_t>(Capability::nccl);
+    return possible ? static_cast<Capability>(word % 8)
+                    : Capability::host;  // damaged words: the same for all
   };
   Capability capability = own_word();
   if (capability != Capability::none || number > its.ahead.load(std::memory_order_acquire)) return capability;
@@ -133,7 +138,7 @@ Capability CollectiveSlot::capability(int member, uint64_t number) const {
 
 Decision CollectiveSlot::decide(uint64_t number, Decision outcome) {
   std::atomic<uint64_t>& word = slot_->decisions[number % arrivals_kept];
-  return static_cast<Decision>(set_once(word, 4, number, static_cast<uint64_t>(outcome)));
+  return static_cast<Decision>(set_once(word, 4, 1, number, static_cast<uint64_t>(outcome)));
 }
 
 Decision CollectiveSlot::outcome(uint64_t number, Capabilities capabilities) {
@@ -142,7 +147,7 @@ Decision CollectiveSlot::outcome(uint64_t number, Capabilities capabilities) {
   };
   if (capabilities == Capabilities::may_be_withdrawn) {
     uint64_t seen = slot_->decisions[number % arrivals_kept].load(std::memory_order_acquire);
-    if (seen / 4 == number) return static_cast<Decision>(seen % 4);
+    if (seen / 4 == number && seen % 4 != 0) return static_cast<Decision>(seen % 4);
   }
   bool all_here = true, device = false, nccl = true;
   for (int member = 0; member < members_; ++member) {
@@ -164,7 +169,7 @@ Workers CollectiveSlot::workers(uint64_t number) const {
 
 Workers CollectiveSlot::propose(uint64_t number, Workers workers) {
   std::atomic<uint64_t>& word = slot_->workers[number % records_kept];
-  return to_workers(set_once(word, range_of_workers, number, to_value(workers)));
+  return to_workers(set_once(word, range_of_workers, least_workers, number, to_value(workers)));
 }
 
 void CollectiveSlot::announce(uint64_t number, Workers workers) {
@@ -172,13 +177,22 @@ void CollectiveSlot::announce(uint64_t number, Workers workers) {
                                               std::memory_order_release);
 }
 
-bool CollectiveSlot::has_ended(uint64_t number) const {
-  return std::atomic_ref(slot_->ended[number % records_kept]).load(std::memory_order_acquire) == number;
+bool CollectiveSlot::is_set(uint64_t& word, uint64_t number) {
+  return std::atomic_ref(word).load(std::memory_order_acquire) == number;
 }
 
-bool CollectiveSlot::is_done(int member, uint64_t number) const {
-  return std::atomic_ref(slot_->done[number % records_kept][member]).load(std::memory_order_acquire) ==
-         number;
+bool CollectiveSlot::is_damaged(uint64_t number) const {
+  const uint64_t index = number % records_kept;
+  auto beyond = [&](uint64_t& word) {
+    return std::atomic_ref(word).load(std::memory_order_relaxed) > number;
+  };
+  for (int member = 0; member < members_; ++member) {
+    const Record& record = area(member).records[index];
+    if (beyond(slot_->done[index][member]) || record.exported.load(std::memory_order_relaxed) / 2 > number ||
+        record.ready.load(std::memory_order_relaxed) / 2 > number)
+      return true;
+  }
+  return beyond(slot_->ended[index]) || workers(number).member >= members_;
 }
 
 void CollectiveSlot::set_done(uint64_t number) {

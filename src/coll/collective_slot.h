@@ -15,6 +15,9 @@
 // arrived decides whether it does, or each its part. A kernel that is a member's part, or does the work of
 // all, stores the number of the call to a word of the slot when it is over, which all members see.
 //
+// A process that damages these words does not lead others astray: members that see impossible values call the
+// host MPI, or fail (is_damaged()).
+//
 // The first rank of the communicator takes a free slot from its part of the slot pool and sends the slot's
 // number to the other ranks. Objects belong to one thread at a time, except where noted.
 
@@ -163,9 +166,11 @@ class CollectiveSlot {
   Workers propose(uint64_t number, Workers workers);
   // The one member says what becomes of the call.
   void announce(uint64_t number, Workers workers);
-  bool has_ended(uint64_t number) const;
+  bool has_ended(uint64_t number) const { return is_set(slot_->ended[number % records_kept], number); }
   // The member has done its part; this one has.
-  bool is_done(int member, uint64_t number) const;
+  bool is_done(int member, uint64_t number) const {
+    return is_set(slot_->done[number % records_kept][member], number);
+  }
   void set_done(uint64_t number);
   // Registers the words below with the driver if that is permitted now (device/waiting_calls.h). A thread of
   // the library does not: the driver may let it wait for a call of the program's that waits for a collective.
@@ -174,6 +179,9 @@ class CollectiveSlot {
   // kernels of this device cannot see them.
   kernels::EndWord word_of_end(uint64_t number, int device) const;
   kernels::EndWord word_of_part(uint64_t number, int device) const;
+  // Words hold the number of their call. As long as this rank has not passed a call, no later one has words
+  // in the same places.
+  bool is_damaged(uint64_t number) const;
   // This rank no longer reads anything of this collective or of those before it.
   void pass(uint64_t number) { area(me_).passed.store(number, std::memory_order_release); }
 
@@ -192,6 +200,7 @@ class CollectiveSlot {
 
  private:
   MemberArea& area(int member) const { return reinterpret_cast<MemberArea*>(slot_ + 1)[member]; }
+  static bool is_set(uint64_t& word, uint64_t number);
   Capability capability(int member, uint64_t number) const;
   Decision decide(uint64_t number, Decision outcome);
   bool everybody_passed(uint64_t number, uint64_t kept);

@@ -82,7 +82,7 @@ bool GpuCollective::export_to(const Exposed& memory, RemoteMemory* remote) {
 
 // The memory itself, or what replaces it.
 bool GpuCollective::export_at(void* address, const Exposed& memory, RemoteMemory* remote) {
-  remote->base = reinterpret_cast<uintptr_t>(address);  // for this rank's own use
+  (remote == &mine().target ? own_target_ : own_source_) = address;
   if (memory.own || slot_.members() == 1) return true;
   return transport::export_to(node_, members_, device::classify(address, memory.found), address, memory.bytes,
                               remote);
@@ -124,19 +124,21 @@ Error GpuCollective::state_of_copies() {
   return state;
 }
 
-bool GpuCollective::reach(int member, const RemoteMemory& remote, char** address) {
+bool GpuCollective::reach(int member, const RemoteMemory& remote, void* own, Reached* reached) {
+  if (reached->address) return true;
   int rank = members_[static_cast<size_t>(member)];
   if (rank == node_.rank()) {
-    *address = reinterpret_cast<char*>(remote.base + remote.offset);
+    *reached = {static_cast<char*>(own), UINT64_MAX};
     return true;
   }
-  int owner_device = slot_.record(member, number_).device, device = work_.device;
+  int owner_device = node::read_once(slot_.record(member, number_).device), device = work_.device;
   mapped_.emplace_back();
-  if (transport::reach(node_, rank, owner_device, &device, remote, &mapped_.back()) != node::Reason::none)
+  if (transport::reach(node_, rank, owner_device, &device, node::read_once(remote), &mapped_.back()) !=
+      node::Reason::none)
     return false;
   // Kernels run on work_.device only.
   if (device != work_.device) return false;
-  *address = static_cast<char*>(mapped_.back().address());
+  *reached = {static_cast<char*>(mapped_.back().address()), mapped_.back().bytes()};
   return true;
 }
 
@@ -148,13 +150,13 @@ bool GpuCollective::map_others() {
 }
 
 bool GpuCollective::map_source(int member) {
-  char** address = &sources_[static_cast<size_t>(member)];
-  return *address || reach(member, slot_.record(member, number_).source, address);
+  return reach(member, slot_.record(member, number_).source, own_source_,
+               &sources_[static_cast<size_t>(member)]);
 }
 
 bool GpuCollective::map_target(int member) {
-  char** address = &targets_[static_cast<size_t>(member)];
-  return *address || reach(member, slot_.record(member, number_).target, address);
+  return reach(member, slot_.record(member, number_).target, own_target_,
+               &targets_[static_cast<size_t>(member)]);
 }
 
 // Members that pass less than this one, which is an error of the program, must not lose what lies behind. The
@@ -164,16 +166,38 @@ bool GpuCollective::map_for(const Reduction& part) {
   const uint64_t last_read = (part.first + part.count - 1) * size;
   const uint64_t last_written = (part.target_first + part.count - 1) * size;
   for (int member = part.sources_begin; member < part.sources_end; ++member)
-    if (last_read >= slot_.record(member, number_).source_bytes || !map_source(member)) return false;
+    if (last_read >= slot_.record(member, number_).source_bytes || !map_source(member) ||
+        last_read >= sources_[static_cast<size_t>(member)].bytes)
+      return false;
   for (int member = part.targets_begin; member < part.targets_end; ++member)
     if (member != part.spared &&
-        (last_written >= slot_.record(member, number_).target_bytes || !map_target(member)))
+        (last_written >= slot_.record(member, number_).target_bytes || !map_target(member) ||
+         last_written >= targets_[static_cast<size_t>(member)].bytes))
       return false;
   return true;
 }
 
+// Looks for damage now and then, as long as it waits.
 Progress GpuCollective::advance() {
   if (abandoned_) return Progress::waiting;
+  constexpr unsigned between_looks = 64;
+  const Progress progress = step();
+  const bool looks = progress == Progress::waiting && ++waits_ % between_looks == 0;
+  return looks && slot_.is_damaged(number_) ? damaged() : progress;
+}
+
+// Tells the members that still wait for this one.
+Progress GpuCollective::damaged() {
+  damaged_ = failed_ = true;
+  tell_of_failure();
+  mine().ready.store(number_ * 2 + 1, std::memory_order_release);
+  slot_.set_done(number_);
+  node_.ring(members_);
+  step_ = Step::over;
+  return Progress::failed;
+}
+
+Progress GpuCollective::step() {
   switch (step_) {
     case Step::slot:
       for (int member = 0; member < slot_.members(); ++member) {
@@ -185,7 +209,7 @@ Progress GpuCollective::advance() {
       step_ = Step::choosing;
       [[fallthrough]];
     case Step::choosing:
-      choose_workers();
+      if (!choose_workers()) return damaged();
       if (step_ == Step::choosing) return Progress::waiting;
       if (step_ == Step::by_one) return wait_for_one();
       reached_ = map_others();
@@ -274,36 +298,42 @@ void GpuCollective::reduce_or_fetch() {
 }
 
 void GpuCollective::tell_of_failure() {
-  log_line(LogLevel::error, "a collective on the GPU failed: %s", device::runtime()->error_text());
+  log_line(LogLevel::error, "a collective on the GPU failed: %s",
+           damaged_ ? "another process has damaged its records" : device::runtime()->error_text());
   mine().failed.store(number_, std::memory_order_release);
 }
 
 // ---- One member does the work of all -------------------------------------------------------------------
 
-void GpuCollective::choose_workers() {
+// False: another process has damaged the word.
+bool GpuCollective::choose_workers() {
   using enum Workers::Are;
   Workers workers = offers_part_ ? slot_.workers(number_) : Workers{each};
   if (workers.are == undecided) {
     const Workers wanted = all_may_be_done_by_one() ? Workers{one, slot_.me()} : Workers{each};
     workers = slot_.propose(number_, wanted);
-    if (workers == Workers{one, slot_.me()}) {
+    if (workers.are == one && workers == wanted) {
       if (!any_gave_up() && start_work_of_all()) {
         workers.are = one_that_has_started;
       } else {
         workers = {each};
         mapped_.clear();
-        std::ranges::fill(sources_, nullptr);
-        std::ranges::fill(targets_, nullptr);
+        std::ranges::fill(sources_, Reached{});
+        std::ranges::fill(targets_, Reached{});
       }
       slot_.announce(number_, workers);
     }
     // The others rely on this rank.
     if (workers.are == each) node_.ring(members_);
   }
+  // Nobody else says that this rank has started.
+  const bool is_mine = workers.are != each && workers.member == slot_.me();
+  if (workers.member >= slot_.members() || (is_mine && kernels_.empty())) return false;
   if (workers.are == each) step_ = Step::mapping;
-  if (workers.are != one_that_has_started) return;
+  if (workers.are != one_that_has_started) return true;
   one_ = workers.member;
   step_ = Step::by_one;
+  return true;
 }
 
 bool GpuCollective::any_gave_up() {
@@ -324,7 +354,9 @@ bool GpuCollective::all_may_be_done_by_one() {
 bool GpuCollective::knows_way_to(int member) {
   const int rank = members_[static_cast<size_t>(member)];
   if (rank == node_.rank()) return true;
-  return node_.decision(rank, slot_.record(member, number_).device, node_.rank()).path == Path::peer ||
+  const int device = node::read_once(slot_.record(member, number_).device);
+  if (device < 0 || device >= node::devices_per_rank) return false;
+  return node_.decision(rank, device, node_.rank()).path == Path::peer ||
          node_.decision(node_.rank(), work_.device, rank).path == Path::peer;
 }
 
@@ -335,8 +367,9 @@ bool GpuCollective::start_work_of_all() {
   uint64_t bytes = 0;
   for (const auto& [from, from_at, to, to_at, length] : all.transfers) {
     if (!map_source(from) || !map_target(to)) return false;
-    items.push_back(
-        {targets_[static_cast<size_t>(to)] + to_at, sources_[static_cast<size_t>(from)] + from_at, length});
+    const Reached &source = sources_[static_cast<size_t>(from)], &target = targets_[static_cast<size_t>(to)];
+    if (from_at + length > source.bytes || to_at + length > target.bytes) return false;
+    items.push_back({target.address + to_at, source.address + from_at, length});
     bytes += length;
   }
   if (all.reduction && !map_for(*all.reduction)) return false;
@@ -397,7 +430,7 @@ Error GpuCollective::start_reduction(kernels::KernelRun& kernel, const Reduction
   void* to[max_members];
   int sources = 0;
   for (int member = part.sources_begin; member < part.sources_end; ++member)
-    from[sources++] = sources_[static_cast<size_t>(member)] + part.first * size;
+    from[sources++] = sources_[static_cast<size_t>(member)].address + part.first * size;
   const int targets = targets_of(part, to);
   if (part.targets_begin == slot_.me() && part.targets_end == slot_.me() + 1 && work_.receives_in_own_memory)
     kernel.writes_own_memory();
@@ -409,8 +442,8 @@ int GpuCollective::targets_of(const Reduction& part, void** to) const {
   int targets = 0;
   for (int member = part.targets_begin; member < part.targets_end; ++member)
     if (member != part.spared)
-      to[targets++] =
-          targets_[static_cast<size_t>(member)] + part.target_first * kernels::element_bytes(part.element);
+      to[targets++] = targets_[static_cast<size_t>(member)].address +
+                      part.target_first * kernels::element_bytes(part.element);
   return targets;
 }
 
@@ -419,7 +452,7 @@ bool GpuCollective::distributes_by_copies() const {
   const Reduction& part = *work_.reduction;
   if (part.op != kernels::ReduceOp::replace) return false;
   const auto from =
-      reinterpret_cast<uintptr_t>(sources_[static_cast<size_t>(part.sources_begin)]) + part.first;
+      reinterpret_cast<uintptr_t>(sources_[static_cast<size_t>(part.sources_begin)].address) + part.first;
   void* to[max_members];
   const bool aligned = std::all_of(to, to + targets_of(part, to), [from](void* target) {
     return (reinterpret_cast<uintptr_t>(target) - from) % kernels::vector_alignment == 0;
@@ -432,7 +465,7 @@ void GpuCollective::copy_to_all() {
   const Reduction part = *work_.reduction;
   pushes_by_kernel_ = !copies_may_write_to_all(part);
   work_.reduction.reset();
-  const void* const from = sources_[static_cast<size_t>(part.sources_begin)] + part.first;
+  const void* const from = sources_[static_cast<size_t>(part.sources_begin)].address + part.first;
   void* to[max_members];
   for (void* target : std::span(to, static_cast<size_t>(targets_of(part, to))))
     if (target != from)
@@ -457,6 +490,10 @@ void GpuCollective::start_pieces() {
   if (fetch_by_kernel()) return;
   for (const Piece& piece : work_.pieces) {
     const packing::View from(const_cast<char*>(address_of(piece)), piece.bytes);
+    if (!from.address()) {
+      damaged_ = failed_ = true;
+      continue;
+    }
     packing::Move& move = moves_.emplace_back();
     failed_ |= (pushes_by_kernel_ ? move.start_by_kernel(work_.device, piece.to, 0, from, 0, piece.bytes)
                                   : move.enqueue(work_.device, piece.to, from, piece.bytes)) != Error::none;
@@ -471,8 +508,9 @@ bool GpuCollective::fetch_by_kernel() {
   std::vector<device::CopyItem> items;
   uint64_t bytes = 0;
   for (const Piece& piece : work_.pieces) {
-    if (!piece.to.contiguous()) return false;
-    items.push_back({piece.to.address(), address_of(piece), piece.bytes});
+    const char* const from = address_of(piece);
+    if (!piece.to.contiguous() || !from) return false;
+    items.push_back({piece.to.address(), from, piece.bytes});
     bytes += piece.bytes;
   }
   kernels::KernelRun& kernel = add_kernel();
@@ -484,10 +522,18 @@ bool GpuCollective::fetch_by_kernel() {
   return false;
 }
 
+// Null if the piece is not within what its member exports, as only damaged records say.
 const char* GpuCollective::address_of(const Piece& piece) {
   const Record& record = slot_.record(piece.member, number_);
-  const int part = record.first_export[slot_.me()] + piece.part;
-  return sources_[static_cast<size_t>(piece.member)] + record.offsets[part] + piece.from;
+  const Reached& source = sources_[static_cast<size_t>(piece.member)];
+  const bool own = piece.member == slot_.me();
+  const int me = slot_.me(),
+            part = (own ? work_.first_export[me] : node::read_once(record.first_export[me])) + piece.part;
+  if (part >= max_exports) return nullptr;
+  const uint64_t offset = own ? work_.offsets[part] : node::read_once(record.offsets[part]),
+                 room = source.bytes - std::min(offset, source.bytes);
+  if (piece.from > room || piece.bytes > room - piece.from) return nullptr;
+  return source.address + offset + piece.from;
 }
 
 }  // namespace fairlead::coll

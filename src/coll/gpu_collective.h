@@ -41,6 +41,7 @@ class GpuCollective {
 
   // False: this rank's memory cannot be exported. If `possible` is false, the export is not tried.
   bool expose(bool possible = true);
+  // Fails, too, if another process has damaged what the members share, as far as this rank sees that.
   Progress advance();
   // A member has failed, or the communicator was revoked: this rank takes no part any more. False while a
   // member that lives may still use this rank's memory; it learns of the failure as this rank does.
@@ -59,6 +60,13 @@ class GpuCollective {
   }
 
  private:
+  // Memory of a member, as this process accesses it.
+  struct Reached {
+    char* address = nullptr;
+    uint64_t bytes = 0;
+  };
+  Progress step();
+  Progress damaged();
   bool export_memory();
   bool export_to(const Exposed& memory, RemoteMemory* remote);
   bool export_at(void* address, const Exposed& memory, RemoteMemory* remote);
@@ -71,13 +79,13 @@ class GpuCollective {
   bool export_result();
   bool may_fetch_instead() const { return work_.reduction && !work_.pieces.empty(); }
   void reduce_or_fetch();
-  void choose_workers();
+  bool choose_workers();
   bool any_gave_up();
   bool all_may_be_done_by_one();
   bool knows_way_to(int member);
   bool start_work_of_all();
   Progress wait_for_one();
-  bool reach(int member, const RemoteMemory& remote, char** address);
+  bool reach(int member, const RemoteMemory& remote, void* own, Reached* reached);
   bool run();
   bool note(device::Error state);
   void tell_of_failure();
@@ -114,7 +122,9 @@ class GpuCollective {
   int one_ = -1;                            // the member that does the work of all
   bool reached_ = false;                    // this rank has mapped what it needs
   std::list<device::MappedMemory> mapped_;  // declared before what uses it
-  std::vector<char*> sources_, targets_;    // of each member, as addresses of this process
+  std::vector<Reached> sources_, targets_;  // of each member
+  void* own_source_ = nullptr;              // what this rank exports
+  void* own_target_ = nullptr;
   std::vector<void*> pooled_;
   void* target_copy_ = nullptr;
   std::list<kernels::KernelRun> kernels_;
@@ -122,7 +132,8 @@ class GpuCollective {
   std::list<packing::Move> moves_;
   bool pushes_by_kernel_ = false;  // the pieces go to memory that copies must not write to
   bool tells_itself_ = false;      // the kernel stores the word of this member's part
-  bool failed_ = false, abandoned_ = false;
+  bool failed_ = false, abandoned_ = false, damaged_ = false;
+  unsigned waits_ = 0;
 };
 
 }  // namespace fairlead::coll

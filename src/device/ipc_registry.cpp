@@ -246,6 +246,7 @@ void take_file(int owner, uint64_t base, uint64_t id, int file) {
 
 Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped) {
   *mapped = MappedMemory();
+  if (remote.size > INT64_MAX || remote.offset > remote.size) return Error::invalid_value;
   std::lock_guard lock(mutex);
   // The mapping of this allocation may have been forgotten too early. To reuse it is safe: the exporter never
   // reuses an id that it revoked. The mapping of an earlier allocation may show this one.
@@ -286,6 +287,7 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
   ++found->users;
   mapped->mapping_ = &*found;
   mapped->address_ = static_cast<char*>(found->address) + remote.offset;
+  mapped->bytes_ = remote.size - remote.offset;
   // When many mappings are in use at once, some exceed the cache limit once they are released.
   static unsigned imports = 0;
   if (!known || ++imports % imports_between_trims == 0) trim_unused();
@@ -295,6 +297,7 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
 MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
   std::swap(mapping_, other.mapping_);
   std::swap(address_, other.address_);
+  std::swap(bytes_, other.bytes_);
   return *this;
 }
 

@@ -22,6 +22,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "device/runtime.h"
@@ -60,25 +61,26 @@ class Mapping;
 class MappedMemory {
  public:
   MappedMemory() = default;
-  MappedMemory(MappedMemory&& other) noexcept : mapping_(other.mapping_), address_(other.address_) {
-    other.mapping_ = nullptr;
-  }
+  MappedMemory(MappedMemory&& other) noexcept { *this = std::move(other); }
   MappedMemory& operator=(MappedMemory&& other) noexcept;
   ~MappedMemory();
   void* address() const { return address_; }
   bool is_gone() const;  // with the context of its device
+  // To the end of the allocation, whose length its owner has said.
+  uint64_t bytes() const { return bytes_; }
 
  private:
   friend Error import_memory(int, int, const RemoteMemory&, MappedMemory*);
   Mapping* mapping_ = nullptr;
   void* address_ = nullptr;
+  uint64_t bytes_ = 0;
 };
 
 // Stores a file descriptor that `owner` sent for its memory, for the next import. Takes ownership of it.
 void take_file(int owner, uint64_t base, uint64_t id, int file);
 // `owner` is any number that identifies the exporting process. `device` is the device for which the memory is
 // mapped and that may use it in copies. Returns not_found if take_file() has not yet stored the file
-// descriptor.
+// descriptor, and invalid_value if the bytes lie outside the allocation.
 Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMemory* mapped);
 // Forgets the mappings of memory that its owner reports as gone.
 void forget_import(int owner, uint64_t base, uint64_t id);

@@ -85,9 +85,10 @@ SharedMemory Node::open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd
 
 Node::Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank)
     : segment_(std::move(segment)),
+      nonce_(header().nonce),
       world_ranks_(std::move(world_ranks)),
       rank_(my_rank),
-      memory_(segment_.fd(), header().memory_end) {
+      memory_(segment_.fd(), header().memory_end, segment_bytes(size())) {
   mine().world_rank = world_ranks_[my_rank];
   mine().pid = getpid();
   files_ = std::make_unique<FdSocket>(&block(0), size(), rank_);

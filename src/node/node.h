@@ -29,7 +29,7 @@ class Node {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
-  const Nonce& nonce() const { return header().nonce; }
+  const Nonce& nonce() const { return nonce_; }
   int world_rank(int node_rank) const { return world_ranks_[node_rank]; }
   // Searches the ranks of the node, so that a rank's memory does not grow with the job.
   int node_rank_of_world(int world_rank) const {
@@ -70,6 +70,7 @@ class Node {
   SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(segment_.data()); }
 
   SharedMemory segment_;
+  const Nonce nonce_;
   std::vector<int> world_ranks_;
   int rank_;
   NodeMemory memory_;

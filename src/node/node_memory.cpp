@@ -79,19 +79,31 @@ bool NodeMemory::allocate(uint64_t offset, uint64_t bytes) const {
   return false;
 }
 
+// False if another process has damaged the end, which only grows.
+bool NodeMemory::add_room(uint64_t room, uint64_t* offset) {
+  *offset = end_.fetch_add(room, std::memory_order_relaxed);
+  if (*offset < own_end_ || *offset % page != 0 || *offset > INT64_MAX - room) {
+    errno = EIO;
+    return false;
+  }
+  own_end_ = *offset + room;
+  return true;
+}
+
 NodeMemory::Range NodeMemory::create(size_t bytes) {
   const uint64_t room = room_for(bytes);
   uint64_t offset;
   {
     std::lock_guard lock(mutex_);
     std::vector<uint64_t>& fitting = idle_[room];
-    if (fitting.empty()) {
-      // If this fails, the room is not lost: it takes no memory, and is tried again.
-      fitting.push_back(end_.fetch_add(room, std::memory_order_relaxed));
+    if (!fitting.empty()) {
+      offset = fitting.back();
+      fitting.pop_back();
+    } else if (!add_room(room, &offset)) {
+      return {};
     }
-    offset = fitting.back();
-    fitting.pop_back();
   }
+  // If this fails, the room is not lost: it takes no memory, and is tried again.
   if (allocate(offset, bytes)) return map(offset, bytes, true);
   const int why = errno;
   std::lock_guard lock(mutex_);
@@ -102,7 +114,7 @@ NodeMemory::Range NodeMemory::create(size_t bytes) {
 
 NodeMemory::Range NodeMemory::open(uint64_t offset, size_t bytes) {
   struct stat info;
-  const bool there = offset % page == 0 && bytes > 0 && fstat(file(), &info) == 0 &&
+  const bool there = offset >= begin_ && offset % page == 0 && bytes > 0 && fstat(file(), &info) == 0 &&
                      offset <= static_cast<uint64_t>(info.st_size) &&
                      bytes <= static_cast<uint64_t>(info.st_size) - offset;
   return there ? map(offset, bytes, false) : Range();

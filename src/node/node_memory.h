@@ -23,8 +23,9 @@ namespace fairlead::node {
 class NodeMemory {
  public:
   // The caller keeps `file`, which is used as long as it refers to the same file. `end`, in memory of the
-  // node, is where the ranges in the file end now.
-  NodeMemory(int file, std::atomic<uint64_t>& end) : number_(file), identity_(identity_of(file)), end_(end) {}
+  // node, is where the ranges in the file end now; the first one begins at `begin`.
+  NodeMemory(int file, std::atomic<uint64_t>& end, uint64_t begin = 0)
+      : number_(file), identity_(identity_of(file)), end_(end), begin_(begin), own_end_(begin) {}
   NodeMemory(const NodeMemory&) = delete;
   NodeMemory& operator=(const NodeMemory&) = delete;
 
@@ -62,6 +63,7 @@ class NodeMemory {
 
  private:
   Range map(uint64_t offset, size_t bytes, bool own);
+  bool add_room(uint64_t room, uint64_t* offset);
   bool allocate(uint64_t offset, uint64_t bytes) const;
   void give_back(uint64_t offset, uint64_t bytes);
 
@@ -71,7 +73,9 @@ class NodeMemory {
   int number_;
   FileIdentity identity_;
   std::atomic<uint64_t>& end_;
+  const uint64_t begin_;
   std::mutex mutex_;
+  uint64_t own_end_;                                // of the last range that this rank has added
   std::map<uint64_t, std::vector<uint64_t>> idle_;  // offsets by room; their pages have been freed
 };
 

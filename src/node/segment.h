@@ -25,6 +25,14 @@ constexpr int devices_per_rank = 64;  // as many as a provider supports
 constexpr int chunks_in_flight = 8;
 constexpr int revocations_kept = 64;
 
+// Copies what another process may change at any time: what is checked is then what is used.
+template <class T>
+T read_once(const T& shared) {
+  T copy = shared;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  return copy;
+}
+
 // 128 random bits that all ranks of a job agree on: no user message starts with them by accident.
 struct Nonce {
   uint64_t words[2];
@@ -103,6 +111,7 @@ struct alignas(64) Rendezvous {
   // the medium.
   Medium medium;
   uint64_t chunk_bytes;
+  uint64_t chunk_count;            // which chunk_bytes must agree with
   std::atomic<uint64_t> produced;  // chunks the receiver may read
   std::atomic<uint64_t> consumed;  // chunks the sender may use again
   uint64_t chunks[chunks_in_flight];

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "device/classify.h"
 #include "device/submit_copies.h"
+#include "p2p/rendezvous_send.h"
 #include "p2p/rts_check.h"
 
 namespace fairlead::p2p {
@@ -53,9 +54,12 @@ Error RendezvousGet::advance() {
         posted_->give_up();
         posted_.reset();
       }
+      if (state == RendezvousState::announced || state == RendezvousState::moving) return Error::not_ready;
       const bool fetched = state == RendezvousState::offered || state == RendezvousState::buffered;
-      if (!fetched && state != RendezvousState::pipelined) return Error::not_ready;
-      if (!is_sound(rendezvous_, rts_.bytes)) return damaged();
+      owner_device_ = node::read_once(rendezvous_.device);
+      if ((!fetched && state != RendezvousState::pipelined) ||
+          !is_sound(rendezvous_, rts_.bytes, owner_device_))
+        return damaged();
       if (fetched) return claim(state);
       if (truncated()) return over(Error::none);
       reconsider();
@@ -64,7 +68,8 @@ Error RendezvousGet::advance() {
       return advance();
     }
     case Step::filling:
-      if (posted_->full()) return over(Error::none);
+      if (const Error state = posted_->state(); state != Error::not_ready)
+        return state == Error::none ? over(state) : damaged();
       if (rendezvous_.state.load(std::memory_order_acquire) == RendezvousState::put) return Error::not_ready;
       step_ = Step::looking;
       return advance();
@@ -95,9 +100,9 @@ Error RendezvousGet::advance() {
 Error RendezvousGet::claim(RendezvousState from) {
   Reason reason = Reason::none;
   if (!truncated()) {
-    node::RemoteMemory source = rendezvous_.source;
-    kernels::Shape shape = rendezvous_.shape;
-    int64_t first = rendezvous_.first;
+    const node::RemoteMemory source = rendezvous_.source;
+    const kernels::Shape shape = rendezvous_.shape;
+    const int64_t first = rendezvous_.first;
     std::atomic_thread_fence(std::memory_order_acquire);
     if (rendezvous_.state.load(std::memory_order_relaxed) != from) return Error::not_ready;
     reason = find(source, shape, first);
@@ -113,30 +118,35 @@ Error RendezvousGet::claim(RendezvousState from) {
   return to == RendezvousState::claimed ? fetch() : refused(reason);
 }
 
+// A message of this process to itself: where its bytes are is not read from memory that others can change.
+Reason RendezvousGet::find_own() {
+  const RendezvousSend* const send = RendezvousSend::of_this_rank(rts_.number);
+  if (!send || send->bytes() != rts_.bytes) return Reason::damaged;
+  from_ = send->view();
+  owner_device_ = send->device();
+  const bool direct =
+      device_ >= 0 && to_.contiguous() && device::may_copy_across(device_, owner_device_, from_.address());
+  copying_device_ = direct ? device_ : owner_device_;
+  return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
+}
+
 // Maps the sender's bytes into this process.
 Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first) {
-  if (rts_.sender == node_.rank()) {
-    from_ = {reinterpret_cast<char*>(source.base + source.offset) + first, shape};
-    const bool direct = device_ >= 0 && to_.contiguous() &&
-                        device::may_copy_across(device_, rendezvous_.device, from_.address());
-    copying_device_ = direct ? device_ : rendezvous_.device;
-    return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
-  }
+  if (rts_.sender == node_.rank()) return find_own();
   if (!is_sound(source, shape, first, rts_.bytes)) return Reason::damaged;
   copying_device_ = device_ >= 0 ? device_ : device::device_in_use();
   if (copying_device_ < 0) {
-    node_.decide(rts_.sender, rendezvous_.device, node_.rank(), Path::staged, Reason::no_context, "");
+    node_.decide(rts_.sender, owner_device_, node_.rank(), Path::staged, Reason::no_context, "");
     return Reason::no_context;
   }
-  Reason reason =
-      transport::reach(node_, rts_.sender, rendezvous_.device, &copying_device_, source, &mapped_);
+  Reason reason = transport::reach(node_, rts_.sender, owner_device_, &copying_device_, source, &mapped_);
   if (reason != Reason::none) return reason;
   from_ = {static_cast<char*>(mapped_.address()) + first, shape};
   return from_.contiguous() || kernels_reach_both() ? Reason::none : Reason::no_kernel;
 }
 
 bool RendezvousGet::kernels_reach_both() const {
-  bool same_device = rts_.sender != node_.rank() || rendezvous_.device == device_;
+  bool same_device = rts_.sender != node_.rank() || owner_device_ == device_;
   return device_ >= 0 && copying_device_ == device_ && same_device && packing::Move::possible(device_);
 }
 
@@ -208,9 +218,9 @@ Error RendezvousGet::insist() {
   if (now - insisted_ < retry_pause) return Error::not_ready;
   insisted_ = now;
   bool too_late = now - insisting_since_ > retry_time;
-  const node::RemoteMemory source = rendezvous_.source;
-  const kernels::Shape shape = rendezvous_.shape;
-  bool found = !too_late && find(source, shape, rendezvous_.first) == Reason::none;
+  const node::RemoteMemory source = node::read_once(rendezvous_.source);
+  const kernels::Shape shape = node::read_once(rendezvous_.shape);
+  bool found = !too_late && find(source, shape, node::read_once(rendezvous_.first)) == Reason::none;
   RendezvousState state = RendezvousState::refused;
   if ((!found && !too_late) || !rendezvous_.state.compare_exchange_strong(state, RendezvousState::claimed)) {
     mapped_ = {};
@@ -224,9 +234,9 @@ Error RendezvousGet::insist() {
 // be staged through host memory.
 void RendezvousGet::reconsider() {
   if (rts_.sender == node_.rank()) return;
-  if (node_.decision(rts_.sender, rendezvous_.device, node_.rank()).path == Path::peer) return;
+  if (node_.decision(rts_.sender, owner_device_, node_.rank()).path == Path::peer) return;
   int device = device_ >= 0 ? device_ : device::device_in_use();
-  if (device >= 0) transport::decide_pair(node_, rts_.sender, rendezvous_.device, device);
+  if (device >= 0) transport::decide_pair(node_, rts_.sender, owner_device_, device);
 }
 
 Error RendezvousGet::damaged() {

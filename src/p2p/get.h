@@ -48,6 +48,7 @@ class RendezvousGet {
  private:
   device::Error claim(node::RendezvousState from);
   node::Reason find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first);
+  node::Reason find_own();
   device::Error fetch();
   device::Error pass_piece();
   bool kernels_reach_both() const;
@@ -62,6 +63,7 @@ class RendezvousGet {
   node::Node& node_;
   RtsHeader rts_;
   node::Rendezvous& rendezvous_;
+  int owner_device_ = -1;  // device that holds the bytes, as the sender numbers its devices
   packing::View to_;
   uint64_t capacity_;
   int device_;

@@ -38,6 +38,9 @@ struct Offer {
   MessageKey key;
 };
 std::array<Offer, posted_per_rank> offers;
+std::array<uint32_t, posted_per_rank> turns;
+// Drivers of ROCm store only values below 2^31.
+constexpr uint32_t last_turn = INT32_MAX;
 
 // An even number that is not 0.
 uint64_t name_of(const MessageKey& key) {
@@ -49,8 +52,8 @@ size_t set_of(uint64_t name) {
   return (name >> 32) % node::posted_sets;
 }
 
-bool holds(const uint32_t* word, uint32_t value) {
-  return std::atomic_ref(*const_cast<uint32_t*>(word)).load(std::memory_order_acquire) == value;
+uint32_t value_of(const uint32_t* word) {
+  return std::atomic_ref(*const_cast<uint32_t*>(word)).load(std::memory_order_acquire);
 }
 
 uint32_t* words_of(node::Node& node, int rank) {
@@ -131,17 +134,16 @@ std::unique_ptr<PostedBuffer> PostedBuffer::offer(node::Node& node, int sender, 
     return nullptr;
   posted.bytes = bytes;
   posted.device = allocation.device;
-  // Drivers of ROCm store only values below 2^31.
-  posted.turn = (posted.turn + 1) & INT32_MAX;
+  const uint32_t turn = posted.turn = turns[index] = (turns[index] + 1) & last_turn;
   *place = {sender, key};
   // Of two ranks that both offer a buffer and then look for one, at least one sees the other's.
   offer_at(mine, index).store(name, std::memory_order_seq_cst);
-  return std::unique_ptr<PostedBuffer>(new PostedBuffer(node, index, name, words + index));
+  return std::unique_ptr<PostedBuffer>(new PostedBuffer(node, index, name, words + index, turn));
 }
 
 bool PostedBuffer::withdraw() {
   uint64_t seen = name_;
-  return offer_.compare_exchange_strong(seen, 0) || seen == 0;
+  return offer_.compare_exchange_strong(seen, 0) || seen != (name_ | claimed);
 }
 
 bool PostedBuffer::withdraw_from(node::Node& node, const MessageKey& first) {
@@ -149,20 +151,24 @@ bool PostedBuffer::withdraw_from(node::Node& node, const MessageKey& first) {
   for (uint32_t i = 0; i < offers.size(); ++i) {
     const auto& [sender, key] = offers[i];
     if (sender < 0 || key.sequence != first.sequence || key.number < first.number) continue;
-    uint64_t seen = name_of(key);
-    if (!offer_at(node.mine(), i).compare_exchange_strong(seen, 0)) all &= seen == 0;
+    const uint64_t name = name_of(key);
+    uint64_t seen = name;
+    if (!offer_at(node.mine(), i).compare_exchange_strong(seen, 0)) all &= seen != (name | claimed);
   }
   return all;
 }
 
 PostedBuffer::~PostedBuffer() {
-  if (!withdraw() && !full() && !given_up_) return;
+  if (!withdraw() && state() != Error::none && !given_up_) return;
   offer_.store(0, std::memory_order_release);
   offers[index_] = {};
 }
 
-bool PostedBuffer::full() const {
-  return holds(word_, turn_);
+// Before, the word holds an earlier turn.
+Error PostedBuffer::state() const {
+  const uint32_t seen = value_of(word_), behind = (turn_ - seen) & last_turn;
+  if (seen == turn_) return Error::none;
+  return seen <= last_turn && behind <= last_turn / 2 ? Error::not_ready : Error::failed;
 }
 
 std::unique_ptr<RendezvousPut> RendezvousPut::start(node::Node& node, int receiver, const MessageKey& key,
@@ -177,21 +183,20 @@ std::unique_ptr<RendezvousPut> RendezvousPut::start(node::Node& node, int receiv
   if (uint64_t seen = name; !found->compare_exchange_strong(seen, name | claimed)) return nullptr;
 
   const auto index = static_cast<uint32_t>(set_of(name) * node::posted_per_set + (found - set));
-  const node::PostedBuffer& posted = block.posted[index];
+  const node::PostedBuffer posted = node::read_once(block.posted[index]);
   auto put = std::make_unique<RendezvousPut>();
   put->index_ = index;
   put->turn_ = posted.turn;
   const auto started = [&] {
-    const node::RemoteMemory to = posted.memory;
     kernels::Shape shape;
     shape.piece = bytes;
-    if (posted.bytes < bytes || posted.device < 0 || posted.device >= node::devices_per_rank ||
-        !is_sound(to, shape, 0, bytes))
+    if (posted.bytes < bytes || posted.turn > last_turn || !is_sound(posted.memory, shape, 0, bytes))
       return false;
     uint32_t* const words = words_of(node, receiver);
     int copying = device;
     if (!words || !device::register_memory(words, words_bytes) ||
-        transport::reach(node, receiver, posted.device, &copying, to, &put->mapped_) != Reason::none ||
+        transport::reach(node, receiver, posted.device, &copying, posted.memory, &put->mapped_) !=
+            Reason::none ||
         copying != device || !transport::copies_may_write(node, receiver, posted.device, device))
       return false;
     put->word_ = words + index;
@@ -208,7 +213,7 @@ std::unique_ptr<RendezvousPut> RendezvousPut::start(node::Node& node, int receiv
 }
 
 bool RendezvousPut::told() const {
-  return holds(word_, turn_);
+  return value_of(word_) == turn_;
 }
 
 void RendezvousPut::tell() {

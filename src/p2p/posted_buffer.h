@@ -60,8 +60,8 @@ class PostedBuffer {
   uint32_t index() const { return index_; }
   // False: the sender has claimed it.
   bool withdraw();
-  // The sender's GPU has written the message.
-  bool full() const;
+  // none: the sender's GPU has written the message; not_ready; failed: another process has damaged the word.
+  device::Error state() const;
   // The sender has claimed it and does not write to it any more. Otherwise a claimed buffer that is not full
   // is never offered again.
   void give_up() { given_up_ = true; }
@@ -70,12 +70,8 @@ class PostedBuffer {
   static std::atomic<uint64_t>& offer_at(node::RankBlock& block, uint32_t index) {
     return block.posted_for[index / node::posted_per_set][index % node::posted_per_set];
   }
-  PostedBuffer(node::Node& node, uint32_t index, uint64_t name, const uint32_t* word)
-      : offer_(offer_at(node.mine(), index)),
-        index_(index),
-        name_(name),
-        word_(word),
-        turn_(node.mine().posted[index].turn) {}
+  PostedBuffer(node::Node& node, uint32_t index, uint64_t name, const uint32_t* word, uint32_t turn)
+      : offer_(offer_at(node.mine(), index)), index_(index), name_(name), word_(word), turn_(turn) {}
 
   std::atomic<uint64_t>& offer_;
   const uint32_t index_;

@@ -2,6 +2,7 @@
 
 #include "p2p/rendezvous_send.h"
 
+#include <array>
 #include <atomic>
 #include <bitset>
 #include <utility>
@@ -23,6 +24,7 @@ using node::Reason;
 using node::RendezvousState;
 
 std::bitset<node::rendezvous_per_rank> taken;
+std::array<const RendezvousSend*, node::rendezvous_per_rank> sends;  // by the rendezvous that they have
 int search_from = 0;
 
 int take_index() {
@@ -153,10 +155,12 @@ RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const 
       index_(index),
       receiver_(receiver),
       slot_(&node.mine().rendezvous[index]),
+      source_(slot_->source),
       view_(source.view),
       bytes_(source.bytes),
       device_(device),
       exportable_(!unreachable),
+      offered_(bytes == Bytes::present),
       puts_(put != nullptr),
       put_(std::move(put)),
       failures_seen_(node.block(receiver).failed_receives.load()),
@@ -167,6 +171,7 @@ RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const 
            RtsKind::rendezvous,
            source.bytes,
            0} {
+  sends[static_cast<size_t>(index)] = this;
   if (puts_) {
     path_ = Traffic::put;
     slot_->state.store(RendezvousState::put, std::memory_order_release);
@@ -179,7 +184,12 @@ RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const 
   }
 }
 
+const RendezvousSend* RendezvousSend::of_this_rank(uint32_t number) {
+  return number < sends.size() ? sends[number] : nullptr;
+}
+
 void RendezvousSend::offer() {
+  offered_ = true;
   slot_->state.store(RendezvousState::offered, std::memory_order_release);
 }
 
@@ -191,9 +201,19 @@ void RendezvousSend::stream() {
   moving_.reset();
   const bool copies_fail = slot_->reason.load(std::memory_order_relaxed) == Reason::copy_failed;
   stream_ = std::make_unique<transport::StagedSender>(
-      node_, *slot_, device_, view_, bytes_,
+      node_, *slot_, receiver_, device_, view_, bytes_,
       copies_fail ? transport::Medium::host : medium_to(node_, device_, receiver_));
-  path_ = slot_->medium == transport::Medium::device ? Traffic::device_staged : Traffic::staged;
+  path_ = stream_->through_device() ? Traffic::device_staged : Traffic::staged;
+}
+
+// Can advance() find the rendezvous in this state, unless another process has damaged it?
+bool RendezvousSend::is_possible(RendezvousState state) const {
+  using enum RendezvousState;
+  if (!offered_ && !abandoned_) return state == announced;
+  if (state == done) return true;
+  if (puts_) return state == put;
+  if (stream_ || abandoned_) return state == pipelined;
+  return state == (pooled_ ? buffered : offered) || state == claimed || state == refused;
 }
 
 void RendezvousSend::advance() {
@@ -218,12 +238,13 @@ void RendezvousSend::advance() {
       end_move(error, Need::wanted);
   }
   RendezvousState state = slot_->state.load(std::memory_order_acquire);
+  if (!is_possible(state)) return lose();
   switch (state) {
     case RendezvousState::refused:
       // The receiver may claim it again at the same time (RendezvousGet::insist() in get.cpp).
       if (!slot_->state.compare_exchange_strong(state, RendezvousState::moving)) break;
       if (slot_->reason.load(std::memory_order_relaxed) == Reason::import_failed)
-        transport::note_fetched(receiver_, slot_->source, false);
+        transport::note_fetched(receiver_, source_, false);
       count(fallback_of(slot_->reason.load(std::memory_order_relaxed)));
       stream();
       break;
@@ -233,9 +254,9 @@ void RendezvousSend::advance() {
     case RendezvousState::done:
       if (moving_) break;  // it reads the user's buffer
       if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank()) {
-        transport::note_fetched(receiver_, slot_->source, true);
+        transport::note_fetched(receiver_, source_, true);
         // Memory that is shared by file can be mapped again only with this rank's help.
-        if (!slot_->source.by_file) note_fetched_from(receiver_, slot_->source.id);
+        if (!source_.by_file) note_fetched_from(receiver_, source_.id);
       }
       close();
       break;
@@ -245,12 +266,28 @@ void RendezvousSend::advance() {
 }
 
 void RendezvousSend::close() {
+  release_memory();
+  slot_->state.store(RendezvousState::free, std::memory_order_relaxed);
+  taken[static_cast<size_t>(index_)] = false;
+}
+
+// Another process has damaged the rendezvous, which is not used again: the receiver may still write to it.
+void RendezvousSend::lose() {
+  log_line(LogLevel::error, "a device message of %llu bytes to rank %d is lost: %s",
+           static_cast<unsigned long long>(bytes_), node_.world_rank(receiver_), to_string(Reason::damaged));
+  lost_ = true;
+  release_memory();
+  slot_->reason.store(Reason::damaged, std::memory_order_relaxed);
+  slot_->state.store(RendezvousState::done, std::memory_order_release);
+}
+
+void RendezvousSend::release_memory() {
   if (stream_) stream_->finish();
+  put_.reset();
   moving_.reset();
   if (pooled_) device::pool_free(pooled_);
   pooled_ = nullptr;
-  slot_->state.store(RendezvousState::free, std::memory_order_relaxed);
-  taken[index_] = false;
+  sends[static_cast<size_t>(index_)] = nullptr;
   finished_ = true;
 }
 
@@ -267,7 +304,7 @@ bool RendezvousSend::probed() const {
   // The peer-access probe used memory of the same pool.
   if (pooled_) return node_.decision(node_.rank(), device_, receiver_).path == Path::peer;
   // A receiver that cannot read a layout with gaps needs the sender's help.
-  return exportable_ && view_.contiguous() && has_fetched(receiver_, slot_->source.id);
+  return exportable_ && view_.contiguous() && has_fetched(receiver_, source_.id);
 }
 
 // The receiver may claim the bytes where they are until they have been copied. Messages that are late in the
@@ -297,7 +334,7 @@ void RendezvousSend::end_move(device::Error error, Need need) {
     node::RemoteMemory source{};
     source.base = reinterpret_cast<uintptr_t>(moved->piece);
     if (receiver_ == node_.rank() || describe(node_, receiver_, allocation, moved->piece, bytes_, &source)) {
-      slot_->source = source;
+      slot_->source = source_ = source;
       pooled_ = std::exchange(moved->piece, nullptr);
       view_ = {pooled_, bytes_};
       slot_->shape = view_.shape();
@@ -360,7 +397,7 @@ void RendezvousSend::flush() {
     state = RendezvousState::buffered;
     if (!probed() && slot_->state.compare_exchange_strong(state, RendezvousState::moving)) leave_device();
   }
-  stream_->flush_to_host(Need::required);
+  if (!finished_) stream_->flush_to_host(Need::required);
 }
 
 int RendezvousSend::unfinished_moves() {

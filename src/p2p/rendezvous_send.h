@@ -49,6 +49,11 @@ class RendezvousSend {
   const RtsHeader& rts() const { return rts_; }
   uint64_t bytes() const { return bytes_; }
   int receiver() const { return receiver_; }
+  // The message of this rank that has this rendezvous; null if none has.
+  static const RendezvousSend* of_this_rank(uint32_t number);
+  // Where its bytes are now, and which device holds them.
+  const packing::View& view() const { return view_; }
+  int device() const { return device_; }
   // The path of the bytes, as far as the sender can tell.
   Traffic path() const { return path_; }
 
@@ -60,7 +65,7 @@ class RendezvousSend {
   // What the receiver has done, as far as this rank has taken notice.
   enum class Stage { nothing, claimed, done };
   Stage stage() const { return finished_ ? Stage::done : is_claimed() ? Stage::claimed : Stage::nothing; }
-  bool failed() const { return stream_ && stream_->failed(); }
+  bool failed() const { return lost_ || (stream_ && stream_->failed()); }
   // This rank writes the bytes to the receiver's buffer, and needs no answer.
   bool puts() const { return puts_; }
   // There is nothing to do here until the GPU has written the message, or the receiver has fetched it.
@@ -79,7 +84,7 @@ class RendezvousSend {
   // short_of_memory() tells why not.
   void buffer(Need need);
   // flush() or buffer(Need::required) needs host memory, and there is none now.
-  bool short_of_memory() const { return stream_ && stream_->short_of_memory(); }
+  bool short_of_memory() const { return !finished_ && stream_ && stream_->short_of_memory(); }
   // Makes the receiver independent of this rank's progress (M6). Waits for no other process.
   void flush();
   // No receive will take the message: the receiver has failed, or, if it lives, its communicator was revoked.
@@ -95,23 +100,28 @@ class RendezvousSend {
   bool is_claimed() const {
     return slot_->state.load(std::memory_order_acquire) == node::RendezvousState::claimed;
   }
+  bool is_possible(node::RendezvousState state) const;
   void stream();
   void end_move(device::Error error, Need need);
   void leave_device();
   void close();
+  void lose();
+  void release_memory();
   bool probed() const;
 
   node::Node& node_;
   int index_, receiver_;
   node::Rendezvous* slot_;
-  packing::View view_;  // where the bytes are now: the user's buffer or this library's
+  node::RemoteMemory source_;  // as in the rendezvous, which another process may damage
+  packing::View view_;         // where the bytes are now: the user's buffer or this library's
   uint64_t bytes_;
   int device_;
   bool exportable_;
+  bool offered_;  // the bytes have come
   void* pooled_ = nullptr;
   struct MoveToPool;
   std::unique_ptr<MoveToPool> moving_;
-  bool finished_ = false, abandoned_ = false;
+  bool finished_ = false, abandoned_ = false, lost_ = false;
   bool puts_;
   std::unique_ptr<RendezvousPut> put_;  // while the bytes are on their way
   Traffic path_ = Traffic::peer;

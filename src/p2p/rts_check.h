@@ -26,13 +26,12 @@ inline bool is_sound(const RtsHeader& rts, const RtsLimits& limits) {
          rts.chunk_bytes <= limits.largest_chunk;
 }
 
-// For a message of `bytes` bytes.
-inline bool is_sound(const node::Rendezvous& rendezvous, uint64_t bytes) {
-  return rendezvous.bytes == bytes && rendezvous.device >= 0 && rendezvous.device < node::devices_per_rank;
+// For a message of `bytes` bytes, and its device as it was read.
+inline bool is_sound(const node::Rendezvous& rendezvous, uint64_t bytes, int device) {
+  return rendezvous.bytes == bytes && device >= 0 && device < node::devices_per_rank;
 }
 
-// Are the bytes within the memory that is to be mapped? A message from a process to itself names no
-// allocation.
+// Are the bytes within the memory that is to be mapped?
 inline bool is_sound(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first,
                      uint64_t bytes) {
   const auto extent = kernels::extent_of(shape);

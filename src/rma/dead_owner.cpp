@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <cerrno>
+#include <cstdint>
 
 #include "base/log.h"
 
@@ -14,6 +15,10 @@ bool DeadOwnerDetector::owner_died(const AccumulateLock& accumulate_lock) {
   constexpr auto between_looks = std::chrono::seconds(1);
   const uint64_t holder = accumulate_lock.holder();
   if (holder == 0) return false;
+  if (holder > INT32_MAX) {
+    log_line(LogLevel::error, "another process has damaged the lock of an accumulate");
+    return true;
+  }
   if (const int seconds = report_timer_.due())
     log_line(
         LogLevel::warn,

@@ -16,7 +16,8 @@ namespace fairlead::rma {
 
 class DeadOwnerDetector {
  public:
-  // The waiting thread calls this repeatedly. True: the owner is dead and the lock will never be released.
+  // The waiting thread calls this repeatedly. True: the owner is dead, or damage names none, and the lock
+  // will never be released.
   bool owner_died(const AccumulateLock& accumulate_lock);
 
  private:

@@ -25,6 +25,13 @@ class FairLock {
     for_readers_.fetch_add(1, std::memory_order_relaxed);
     return true;
   }
+  // Another process has damaged the lock: the ticket's turn is over, or more callers are before it than there
+  // can be. Only for a ticket that has not entered.
+  bool is_damaged(uint32_t ticket) const {
+    constexpr uint32_t most = 1 << 24;
+    return ticket - for_writers_.load(std::memory_order_relaxed) > most ||
+           ticket - for_readers_.load(std::memory_order_relaxed) > most;
+  }
   void leave(bool exclusive) {
     if (exclusive) for_readers_.fetch_add(1, std::memory_order_release);
     for_writers_.fetch_add(1, std::memory_order_release);

@@ -158,15 +158,16 @@ bool may_stage(Node& node, int device, uint64_t bytes, Medium medium) {
          options().staging_arena < options().staging_chunk || host_arena(node);
 }
 
-bool ArenaView::open(Node& node, int owner, const Rendezvous& rendezvous, int* device) {
+bool ArenaView::open(Node& node, int owner, const Rendezvous& rendezvous, Medium medium, int* device) {
   if (bytes_ > 0) return true;
-  if (rendezvous.medium == Medium::host) {
+  if (medium == Medium::host) {
     in_host_ = &host_arena_of(node, owner);
     start_ = reinterpret_cast<const char*>(in_host_->data());
     bytes_ = in_host_->bytes();
-  } else if (reach(node, owner, rendezvous.device, device, rendezvous.source, &mapped_) == Reason::none) {
+  } else if (reach(node, owner, node::read_once(rendezvous.device), device,
+                   node::read_once(rendezvous.source), &mapped_) == Reason::none) {
     start_ = static_cast<const char*>(mapped_.address());
-    bytes_ = rendezvous.source.size - std::min(rendezvous.source.offset, rendezvous.source.size);
+    bytes_ = mapped_.bytes();
   }
   return bytes_ > 0;
 }

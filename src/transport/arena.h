@@ -52,9 +52,9 @@ Arena* device_arena(Node& node, int device, uint64_t bytes);
 // The receiver's side.
 class ArenaView {
  public:
-  // Maps the arena through which `owner` sends this rendezvous, for copies that run on `device`. Changes
-  // `device` if only another one can access the arena; false if none can.
-  bool open(Node& node, int owner, const Rendezvous& rendezvous, int* device);
+  // Maps the arena in this medium through which `owner` sends this rendezvous, for copies that run on
+  // `device`. Changes `device` if only another one can access the arena; false if none can.
+  bool open(Node& node, int owner, const Rendezvous& rendezvous, node::Medium medium, int* device);
   // Are these bytes within the arena?
   bool holds(uint64_t offset, uint64_t bytes) const;
   // Null if there is no address space for it: read() copies the bytes then.

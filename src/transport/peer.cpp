@@ -41,14 +41,23 @@ std::array<uint64_t, device::pool_read_bytes / 8> probe_content(const Node& node
   return words;
 }
 
+// Maps what is probed: so many bytes.
+Reason map_probe(Node& node, int owner, int owner_device, int device, uint64_t bytes,
+                 device::MappedMemory* mapped) {
+  const RemoteMemory memory = node::read_once(node.block(owner).probes[owner_device].memory);
+  if (device::import_memory(owner, device, memory, mapped) != Error::none) return Reason::import_failed;
+  return mapped->bytes() < bytes ? Reason::damaged : Reason::none;
+}
+
 Reason probe_pair(Node& node, int owner, int owner_device, int device) {
-  const node::PeerProbe& probe = node.block(owner).probes[owner_device];
-  if (!probe.ready.load(std::memory_order_acquire)) return Reason::not_exportable;
-  device::MappedMemory mapped;
-  if (device::import_memory(owner, device, probe.memory, &mapped) != Error::none)
-    return Reason::import_failed;
+  if (!node.block(owner).probes[owner_device].ready.load(std::memory_order_acquire))
+    return Reason::not_exportable;
   auto expected = probe_content(node, owner, owner_device), seen = expected;
   seen.fill(0);
+  device::MappedMemory mapped;
+  if (const Reason why_not = map_probe(node, owner, owner_device, device, sizeof seen, &mapped);
+      why_not != Reason::none)
+    return why_not;
   if (device::copy_now(device, seen.data(), mapped.address(), sizeof seen) != Error::none)
     return Reason::copy_failed;
   return seen == expected ? Reason::none : Reason::wrong_bytes;
@@ -82,8 +91,8 @@ auto& decided = *new std::map<std::pair<int, int>, std::vector<Decided>>;
 std::optional<bool> probe_writes(Node& node, int owner, int owner_device, int device) {
   device::MappedMemory mapped;
   void* const mine = device::pool_slab(device);
-  if (!mine || device::import_memory(owner, device, node.block(owner).probes[owner_device].memory, &mapped) !=
-                   Error::none)
+  if (!mine ||
+      map_probe(node, owner, owner_device, device, device::pool_probe_bytes, &mapped) != Reason::none)
     return {};
   if (!device::runtime()->copies_may_write(mapped.address())) return false;
   const std::optional<Error> outcome =
@@ -211,6 +220,7 @@ bool copies_may_write(Node& node, int owner, int owner_device, int device) {
 
 Reason reach(Node& node, int owner, int owner_device, int* device, const RemoteMemory& remote,
              device::MappedMemory* mapped) {
+  if (owner_device < 0 || owner_device >= node::devices_per_rank) return Reason::damaged;
   follow_revocations(node, owner);
   Reason reason = decide_pair(node, owner, owner_device, *device);
   if (reason == Reason::none) {

@@ -35,19 +35,22 @@ constexpr uint64_t produced_failed = UINT64_MAX;
 
 }  // namespace
 
-StagedSender::StagedSender(Node& node, Rendezvous& rendezvous, int device, const packing::View& from,
-                           uint64_t bytes, Medium medium)
-    : node_(node), rendezvous_(rendezvous), device_(device), from_(from), bytes_(bytes) {
+StagedSender::StagedSender(Node& node, Rendezvous& rendezvous, int receiver, int device,
+                           const packing::View& from, uint64_t bytes, Medium medium)
+    : node_(node), rendezvous_(rendezvous), receiver_(receiver), device_(device), from_(from), bytes_(bytes) {
   if (medium == Medium::device) arena_ = device_arena(node, device, bytes);
-  rendezvous_.medium = arena_ ? Medium::device : Medium::host;
-  if (arena_)
+  if (arena_) {
+    medium_ = Medium::device;
     rendezvous_.source = node.mine().probes[device].memory;  // the pool as a whole
-  else
+  } else {
     arena_ = host_arena(node);
+  }
   // Without an arena, the whole message is flushed to host memory, in one piece.
-  rendezvous_.chunk_bytes =
-      arena_ ? std::min(arena_->chunk_bytes(), piece_of(bytes, rendezvous_.medium)) : bytes;
-  total_ = (bytes + rendezvous_.chunk_bytes - 1) / rendezvous_.chunk_bytes;
+  chunk_bytes_ = arena_ ? std::min(arena_->chunk_bytes(), piece_of(bytes, medium_)) : bytes;
+  total_ = (bytes + chunk_bytes_ - 1) / chunk_bytes_;
+  rendezvous_.medium = medium_;
+  rendezvous_.chunk_bytes = chunk_bytes_;
+  rendezvous_.chunk_count = total_;
   rendezvous_.produced.store(0, std::memory_order_relaxed);
   rendezvous_.consumed.store(0, std::memory_order_relaxed);
   rendezvous_.flushed.store(0, std::memory_order_relaxed);
@@ -61,19 +64,21 @@ StagedSender::~StagedSender() {
 }
 
 uint64_t StagedSender::length(uint64_t chunk) const {
-  return std::min(rendezvous_.chunk_bytes, bytes_ - chunk * rendezvous_.chunk_bytes);
+  return std::min(chunk_bytes_, bytes_ - chunk * chunk_bytes_);
 }
 
-void StagedSender::take_back_consumed() {
-  uint64_t consumed = rendezvous_.consumed.load(std::memory_order_acquire);
-  for (; returned_ < consumed; ++returned_)
-    arena_->give_back(rendezvous_.chunks[returned_ % chunks_in_flight]);
+// False: no receiver can have consumed so much.
+bool StagedSender::take_back_consumed() {
+  const uint64_t consumed = rendezvous_.consumed.load(std::memory_order_acquire);
+  if (consumed < returned_ || consumed > produced_) return false;
+  for (; returned_ < consumed; ++returned_) arena_->give_back(chunks_[returned_ % chunks_in_flight]);
+  return true;
 }
 
 void StagedSender::advance() {
   if (failed_) return;
   if (!arena_) return flush_to_host(Need::required);
-  take_back_consumed();
+  if (!take_back_consumed()) return fail(Reason::damaged, "it counts chunks that were not sent");
   while (!flushed_ && started_ < total_ && started_ - returned_ < chunks_in_flight) {
     std::optional<uint64_t> chunk = arena_->take(length(started_));
     if (!chunk) {
@@ -86,12 +91,12 @@ void StagedSender::advance() {
     }
     int slot = static_cast<int>(started_ % chunks_in_flight);
     Error error = copies_[slot].start(device_, {arena_->at(*chunk), length(started_)}, 0, from_,
-                                      started_ * rendezvous_.chunk_bytes, length(started_));
+                                      started_ * chunk_bytes_, length(started_));
     if (error != Error::none) {
       arena_->give_back(*chunk);
       return fail(Reason::copy_failed, device::runtime()->error_text());
     }
-    rendezvous_.chunks[slot] = *chunk;
+    rendezvous_.chunks[slot] = chunks_[slot] = *chunk;
     ++started_;
   }
   while (produced_ < started_) {
@@ -105,7 +110,7 @@ void StagedSender::advance() {
 void StagedSender::flush_to_host(Need need) {
   while (!failed_ && !flushed_ && produced_ < started_) advance();
   if (failed_ || read_out()) return;
-  const uint64_t from = started_ * rendezvous_.chunk_bytes;
+  const uint64_t from = started_ * chunk_bytes_;
   rest_ = {};
   rest_ = node_.memory().create(bytes_ - from);
   const Error error = rest_ ? fill_rest(from) : Error::out_of_memory;
@@ -134,8 +139,8 @@ Error StagedSender::fill_rest(uint64_t from) {
 void StagedSender::fail(Reason reason, const char* what) {
   failed_ = true;
   log_line(LogLevel::error, "a device message of %llu bytes to rank %d is lost: %s: %s",
-           static_cast<unsigned long long>(bytes_), node_.world_rank(rendezvous_.receiver),
-           node::to_string(reason), what);
+           static_cast<unsigned long long>(bytes_), node_.world_rank(receiver_), node::to_string(reason),
+           what);
   rendezvous_.reason.store(reason, std::memory_order_relaxed);
   rendezvous_.produced.store(produced_failed, std::memory_order_release);
 }
@@ -150,6 +155,7 @@ void StagedSender::abandon() {
 void StagedSender::refuse(Rendezvous& rendezvous, uint64_t bytes) {
   rendezvous.medium = Medium::host;
   rendezvous.chunk_bytes = bytes;
+  rendezvous.chunk_count = 1;
   rendezvous.consumed.store(0, std::memory_order_relaxed);
   rendezvous.flushed.store(0, std::memory_order_relaxed);
   rendezvous.reason.store(Reason::abandoned, std::memory_order_relaxed);
@@ -159,8 +165,7 @@ void StagedSender::refuse(Rendezvous& rendezvous, uint64_t bytes) {
 
 void StagedSender::finish() {
   for (packing::Move& copy : copies_) copy.wait();
-  for (; returned_ < started_; ++returned_)
-    arena_->give_back(rendezvous_.chunks[returned_ % chunks_in_flight]);
+  for (; returned_ < started_; ++returned_) arena_->give_back(chunks_[returned_ % chunks_in_flight]);
 }
 
 StagedReceiver::StagedReceiver(Node& node, int owner, Rendezvous& rendezvous, int device,
@@ -171,10 +176,11 @@ StagedReceiver::StagedReceiver(Node& node, int owner, Rendezvous& rendezvous, in
       device_(device),
       home_(device),
       to_(to),
-      medium_(rendezvous.medium),
+      medium_(node::read_once(rendezvous.medium)),
       bytes_(bytes),
-      chunk_bytes_(std::max(rendezvous.chunk_bytes, uint64_t{1})),
-      total_(bytes / chunk_bytes_ + (bytes % chunk_bytes_ != 0)) {
+      chunk_bytes_(std::max(node::read_once(rendezvous.chunk_bytes), uint64_t{1})),
+      total_(bytes / chunk_bytes_ + (bytes % chunk_bytes_ != 0)),
+      sound_(medium_ <= Medium::device && total_ == node::read_once(rendezvous.chunk_count)) {
   if (through_device() && device_ < 0) device_ = device::device_in_use();
   rendezvous_.awaited.store(1, std::memory_order_release);
 }
@@ -185,7 +191,7 @@ uint64_t StagedReceiver::length(uint64_t chunk) const {
 
 Error StagedReceiver::copy_chunk(uint64_t chunk) {
   const uint64_t at = chunk * chunk_bytes_, bytes = length(chunk),
-                 offset = rendezvous_.chunks[chunk % chunks_in_flight];
+                 offset = node::read_once(rendezvous_.chunks[chunk % chunks_in_flight]);
   if (!arena_.holds(offset, bytes)) return Error::invalid_value;
   const char* from = arena_.start() ? arena_.start() + offset : nullptr;
   if (from &&
@@ -224,14 +230,15 @@ Error StagedReceiver::short_of_memory() {
 }
 
 Error StagedReceiver::advance() {
-  bool flushed = rendezvous_.flushed.load(std::memory_order_acquire);
-  uint64_t produced = rendezvous_.produced.load(std::memory_order_acquire);
+  const bool flushed = rendezvous_.flushed.load(std::memory_order_acquire);
+  const uint64_t produced = rendezvous_.produced.load(std::memory_order_acquire);
   if (produced == produced_failed) return lost(node::to_string(rendezvous_.reason.load()));
-  produced = std::min(produced, total_);
-  // No correct sender is further ahead of what this rank has consumed.
-  if (produced > finished_ + chunks_in_flight) return lost("its rendezvous record is damaged");
+  // No correct sender is further ahead of what this rank has consumed, or produces anything behind a flush.
+  if (!sound_ || produced > total_ || produced < started_ || produced > finished_ + chunks_in_flight ||
+      (flushed && produced != rendezvous_.flushed_from))
+    return lost(node::to_string(Reason::damaged));
   if (produced) {
-    if (!arena_.open(node_, owner_, rendezvous_, &device_))
+    if (!arena_.open(node_, owner_, rendezvous_, medium_, &device_))
       return ++refusals_ > refusals_allowed ? lost("its sender's memory cannot be mapped") : Error::not_ready;
     for (; started_ < produced; ++started_) {
       Error error = copy_chunk(started_);
@@ -247,7 +254,7 @@ Error StagedReceiver::advance() {
     }
   }
   if (finished_ == total_) return Error::none;
-  if (!flushed || finished_ != rendezvous_.flushed_from) return Error::not_ready;
+  if (!flushed) return Error::not_ready;
   Error error = copy_rest(finished_ * chunk_bytes_);
   if (error == Error::out_of_memory) return short_of_memory();
   return error == Error::none ? error : lost("it cannot be copied");

@@ -28,11 +28,12 @@ enum class Need { wanted, required };
 
 class StagedSender {
  public:
-  // Starts the pipelined transfer in `rendezvous` (state `pipelined`). `from` is device memory of `device`.
+  // Starts the pipelined transfer in `rendezvous` (state `pipelined`) to a node rank. `from` is device memory
+  // of `device`.
   // Medium::device requires a pair that passed the peer-access probe; if the pool cannot be used, the
   // transfer uses host memory.
-  StagedSender(Node& node, Rendezvous& rendezvous, int device, const packing::View& from, uint64_t bytes,
-               Medium medium);
+  StagedSender(Node& node, Rendezvous& rendezvous, int receiver, int device, const packing::View& from,
+               uint64_t bytes, Medium medium);
   ~StagedSender();
 
   void advance();
@@ -46,21 +47,24 @@ class StagedSender {
   void abandon();
   // The same in place of a transfer that has not begun.
   static void refuse(Rendezvous& rendezvous, uint64_t bytes);
+  bool through_device() const { return medium_ == Medium::device; }
   // Called when the receiver has set `done`: gives the chunks back. Waits for copies in flight.
   void finish();
 
  private:
   uint64_t length(uint64_t chunk) const;
-  void take_back_consumed();
+  bool take_back_consumed();
   device::Error fill_rest(uint64_t from);
   void fail(node::Reason reason, const char* what);
 
   Node& node_;
   Arena* arena_ = nullptr;
   Rendezvous& rendezvous_;
-  int device_;
+  int receiver_, device_;
   packing::View from_;
-  uint64_t bytes_, total_;
+  Medium medium_ = Medium::host;
+  uint64_t bytes_, chunk_bytes_, total_;
+  uint64_t chunks_[node::chunks_in_flight];  // as in the rendezvous, which another process may damage
   uint64_t started_ = 0, produced_ = 0, returned_ = 0;
   bool flushed_ = false, failed_ = false;
   packing::Move copies_[node::chunks_in_flight];
@@ -95,6 +99,7 @@ class StagedReceiver {
   packing::View to_;
   const Medium medium_;
   const uint64_t bytes_, chunk_bytes_, total_;
+  const bool sound_;
   uint64_t started_ = 0, finished_ = 0;
   int refusals_ = 0;  // failed attempts to map the arena
   Shortage shortage_;

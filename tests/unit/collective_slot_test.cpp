@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The capabilities of the members of a collective slot give one decision, the same for all: on the GPU if all can, by
-// NCCL if all announce that, else through the host MPI. A member may withdraw until the decision is made.
+// The capabilities of the members of a collective slot give one decision, the same for all: on the GPU if all
+// can, by NCCL if all announce that, else through the host MPI. A member may withdraw until the decision is
+// made.
 
 #include "coll/collective_slot.h"
 
 #include <gtest/gtest.h>
 
+#include <iostream>
 #include <memory>
+#include <random>
 #include <set>
 #include <thread>
 
@@ -125,6 +128,64 @@ TEST_F(Three, see_which_of_them_have_done_their_parts) {
 TEST_F(Three, have_no_words_for_kernels_before_they_are_registered) {
   EXPECT_FALSE(members_[0]->word_of_part(1, 0));
   EXPECT_FALSE(members_[0]->word_of_end(1, 0));
+}
+
+// Words that another process has damaged: all members come to the same decision, and nothing is indexed by
+// what is wrong.
+TEST_F(Three, are_not_led_astray_by_damaged_words) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << std::endl;
+  std::mt19937_64 random(seed);
+  auto any = [&] {
+    return random() % 2 ? random() >> random() % 64 : number_ * (random() % 300) + random() % 8;
+  };
+  SlotHeader& slot = members_[0]->slot();
+  int decided = 0, found = 0;
+  for (number_ = 1; number_ < 3000; ++number_) {
+    for (auto& member : members_)
+      member->arrive(number_, random() % 8 ? Capability::device : Capability::host);
+    auto* words = reinterpret_cast<uint64_t*>(&slot);
+    const size_t header = sizeof(SlotHeader) / 8, all = header + count * sizeof(MemberArea) / 8;
+    for (int i = 0; i < 100; ++i) words[1 + random() % (all - 1)] = any();
+    for (auto* kept : {&slot.decisions[number_ % arrivals_kept], &slot.workers[number_ % records_kept]})
+      if (random() % 2)
+        kept->store(number_ * (kept == &slot.workers[number_ % records_kept] ? 256 : 4) + random() % 4);
+    const Decision first = members_[0]->outcome(number_);
+    decided += first != Decision::undecided;
+    for (auto& member : members_) {
+      ASSERT_EQ(member->outcome(number_), first) << "seed " << seed;
+      const Workers workers = member->propose(number_, {Workers::Are::each});
+      ASSERT_NE(workers.are, Workers::Are::undecided) << "seed " << seed;
+      found += member->is_damaged(number_);
+      if (!member->is_damaged(number_)) ASSERT_LT(workers.member, count) << "seed " << seed;
+    }
+  }
+  EXPECT_GT(decided, 100) << "too few are decided to prove anything";
+  EXPECT_GT(found, 100) << "too few are damaged to prove anything";
+}
+
+TEST_F(Three, find_words_of_calls_to_come) {
+  const uint64_t number = 5, index = number % records_kept;
+  SlotHeader& slot = members_[0]->slot();
+  Record& record = members_[0]->record(1, number);
+  EXPECT_FALSE(members_[2]->is_damaged(number));
+  record.exported = number * 2 + 1;
+  record.ready = number * 2;
+  members_[1]->set_done(number);
+  slot.ended[index] = number;
+  EXPECT_FALSE(members_[2]->is_damaged(number)) << "these are of this call";
+  auto is_found = [&](auto& word, uint64_t wrong) {
+    const uint64_t before = word;
+    word = wrong;
+    EXPECT_TRUE(members_[2]->is_damaged(number)) << wrong;
+    word = before;
+  };
+  is_found(record.exported, (number + 1) * 2);
+  is_found(record.ready, UINT64_MAX);
+  is_found(slot.done[index][1], number + records_kept);
+  is_found(slot.ended[index], number + 1);
+  is_found(slot.workers[index], number * 256 + 2 * 64 + count);
+  EXPECT_FALSE(members_[2]->is_damaged(number));
 }
 
 // Threads that make communicators at the same time get a place for each.

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
+#include <iostream>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -71,6 +73,35 @@ TEST(FairLock, threads_lose_no_update) {
     for (int i = 0; i < 500; ++i) writers += (worker + i) % 3 == 0;
   EXPECT_EQ(value, writers);
   EXPECT_EQ(seen_changing, 0);
+}
+
+TEST(FairLock, that_is_damaged_is_found) {
+  const uint64_t seed = std::random_device{}();
+  std::cout << "seed " << seed << std::endl;
+  std::mt19937_64 random(seed);
+  int found = 0, lost = 0;
+  for (int i = 0; i < 2000; ++i) {
+    Locked it;
+    for (uint64_t before = 1 + random() % 3; before > 0; --before) it.lock().draw();
+    const uint32_t ticket = it.lock().draw();
+    EXPECT_FALSE(it.lock().is_damaged(ticket)) << "others are before it";
+    auto* words = reinterpret_cast<uint32_t*>(it.memory);  // next, for readers, for writers
+    words[1 + random() % 2] = static_cast<uint32_t>(random());
+    const bool enters = it.lock().enter(ticket, random() % 2);
+    found += !enters && it.lock().is_damaged(ticket);
+    lost += !enters && !it.lock().is_damaged(ticket);
+  }
+  EXPECT_GT(found, 1900) << "seed " << seed;
+  EXPECT_LT(lost, 60) << "seed " << seed;
+}
+
+TEST(AccumulateLock, of_a_process_that_cannot_be_is_found) {
+  Locked it;
+  rma::DeadOwnerDetector detector;
+  for (uint64_t holder : {uint64_t{1} << 31, uint64_t{1} << 32, UINT64_MAX}) {
+    std::memcpy(&it.words().accumulate_lock, &holder, sizeof holder);
+    EXPECT_TRUE(detector.owner_died(it.words().accumulate_lock)) << holder;
+  }
 }
 
 TEST(AccumulateLock, has_one_holder) {

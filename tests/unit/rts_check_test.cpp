@@ -121,6 +121,26 @@ TEST(NodeMemory, that_others_name_wrongly_is_not_there) {
   }
 }
 
+// The end of the file's ranges is in memory of the node, and only grows.
+TEST(NodeMemory, is_never_made_where_something_else_is) {
+  constexpr uint64_t begin = 8192;
+  node::SharedMemory segment = node::SharedMemory::create(begin);
+  std::atomic<uint64_t> end{begin};
+  node::NodeMemory memory(segment.fd(), end, begin);
+  const node::NodeMemory::Range first = memory.create(10'000);
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(memory.open(0, 4096)) << "the segment is no such range";
+  Numbers numbers;
+  for (int i = 0; i < 1000; ++i) {
+    end = numbers.next();
+    const node::NodeMemory::Range range = memory.create(4096 + numbers.next() % 8192);
+    if (range) ASSERT_GE(range.offset(), first.offset() + 16'384) << "seed " << seed;
+  }
+  end = 0;
+  EXPECT_FALSE(memory.create(1 << 20));
+  EXPECT_EQ(errno, EIO);
+}
+
 TEST(NodeMemory, is_refused_and_not_fatal_where_no_file_may_grow) {
   node::SharedMemory segment = node::SharedMemory::create(4096);
   std::atomic<uint64_t> end{4096};

@@ -63,6 +63,7 @@ int CollectiveOperation::start() {
   cleared_ = false;
   error_ = MPI_SUCCESS;
   raised_ = false;
+  arrived_with_ = Capability::none;
   why_staged_ = Fallback::chosen_staged;
   report_timer_.restart();
   number_ = state_->begin_call();
@@ -130,10 +131,20 @@ void CollectiveOperation::arrive() {
   step_ = capability == Capability::host ? Step::waiting_for_turn : Step::deciding;
 }
 
+// Can this decision follow from what this rank has announced?
+bool CollectiveOperation::is_possible(Decision outcome) const {
+  const bool by_nccl = arrived_with_ == Capability::nccl;
+  return outcome == Decision::nccl ? by_nccl : outcome != Decision::gpu || by_nccl || gpu_.has_value();
+}
+
 void CollectiveOperation::decide() {
   using Capabilities = coll::CollectiveSlot::Capabilities;
   Decision outcome =
       state_->slot()->outcome(number_, blocking_ ? Capabilities::stand : Capabilities::may_be_withdrawn);
+  if (!is_possible(outcome)) {
+    log_line(LogLevel::error, "another process has damaged the decision on a collective");
+    return over(MPI_ERR_OTHER);
+  }
   switch (outcome) {
     case Decision::undecided:
       return complain_of_missing();

@@ -68,6 +68,7 @@ class CollectiveOperation : public Operation {
   void run_by_nccl();
   void run_on_gpu();
   void take_turn();
+  bool is_possible(coll::Decision outcome) const;
   int call_host();
   void poll_host();
   void end_in_host(int result);

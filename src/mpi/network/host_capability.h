@@ -33,8 +33,9 @@ void begin_trial(int device);
 }  // namespace detail
 
 inline HostPath host_path() {
-  return static_cast<HostPath>(
+  const auto path = static_cast<HostPath>(
       detail::host_path.load(std::memory_order_relaxed)->load(std::memory_order_relaxed));
+  return path <= HostPath::asserted ? path : HostPath::staged;  // another process can damage the word
 }
 
 // Does the host MPI get the device pointer of a message of this memory without gaps to or from a rank that

@@ -454,7 +454,7 @@ void Receive::end_if_failed(Failures& failures) {
   if (step_ != Step::matching || host_is_done()) return;
   if (probed_) return fail(failure);
   // A sender that has claimed the posted buffer writes to it, although its message will not be matched.
-  if (posted_ && !posted_->withdraw() && !posted_->full()) {
+  if (posted_ && !posted_->withdraw() && posted_->state() != device::Error::none) {
     if (sender_lives) return;
     posted_->give_up();
   }

@@ -132,8 +132,9 @@ bool ActiveMessages::serve(const Receiving& received) {
 void ActiveMessages::serve_locks() {
   rma::FairLock& lock = targets_.own_words().lock;
   std::erase_if(waiting_, [&](const WaitingLock& one) {
-    if (!lock.enter(one.ticket, one.exclusive)) return false;
-    answer(one.source, one.id, Outcome::done);
+    const bool granted = lock.enter(one.ticket, one.exclusive);
+    if (!granted && !lock.is_damaged(one.ticket)) return false;
+    answer(one.source, one.id, granted ? Outcome::done : Outcome::failed);
     return true;
   });
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "mpi/abi/real.h"
 
 namespace fairlead::mpi {
@@ -30,12 +31,14 @@ bool all_over(std::vector<MPI_Request>& requests) {
 int Epochs::may_access(int target, bool* ready) {
   auto locked = locked_.find(target);
   *ready = true;
-  if (locked != locked_.end() && !locked->second.coming) return MPI_SUCCESS;
+  if (locked != locked_.end() && !locked->second.coming)
+    return locked->second.lost ? MPI_ERR_OTHER : MPI_SUCCESS;
   if (locked_all_) {
     if (locked_all_unchecked_) return MPI_SUCCESS;
     // The first access asks for the lock, and others wait for the same.
     if (locked == locked_.end()) ask_for_lock(target, false);
     *ready = has_lock(target);
+    if (locked_.at(target).lost) return MPI_ERR_OTHER;
   } else if (started_) {
     auto posted = started_->find(target);
     if (posted == started_->end()) return MPI_ERR_RMA_SYNC;
@@ -169,28 +172,39 @@ void Epochs::ask_for_lock(int target, bool exclusive) {
   if (rma::TargetWords* shared = targets_.words(target))
     locked.ticket = shared->lock.draw();
   else
-    ask(target, rma::Request::lock, exclusive, [this, target](const rma::Message&) {
-      if (auto locked = locked_.find(target); locked != locked_.end()) locked->second.coming = false;
+    ask(target, rma::Request::lock, exclusive, [this, target](const rma::Message& answer) {
+      if (auto locked = locked_.find(target); locked != locked_.end())
+        end_wait(locked->second, answer.header().outcome == rma::Outcome::done);
     });
+}
+
+void Epochs::end_wait(Locked& locked, bool granted) {
+  locked.coming = false;
+  locked.held = granted;
+  locked.lost = !granted;
+  if (locked.lost) log_line(LogLevel::error, "another process has damaged the lock of a window");
 }
 
 bool Epochs::has_lock(int target) {
   Locked& locked = locked_.at(target);
   if (!locked.coming) return true;
-  if (rma::TargetWords* shared = targets_.words(target))
-    locked.coming = !shared->lock.enter(locked.ticket, locked.exclusive);
-  else
+  if (rma::TargetWords* shared = targets_.words(target)) {
+    const bool granted = shared->lock.enter(locked.ticket, locked.exclusive);
+    if (granted || shared->lock.is_damaged(locked.ticket)) end_wait(locked, granted);
+  } else {
     messages_.advance();
+  }
   return !locked.coming;
 }
 
-// Nobody who waits for a ticket of this rank gets the lock either: a process of the window has failed.
+// If a process of the window has failed, nobody who waits for a ticket of this rank gets the lock either. If
+// the lock is damaged, no epoch begins.
 int Epochs::wait_for_lock(int target) {
   const int failure = targets_.poll_until("the lock", target, [&] { return has_lock(target); });
-  if (failure == MPI_SUCCESS) return failure;
   std::lock_guard lock(engine().mutex());
-  locked_.erase(target);
-  return failure;
+  const bool lost = failure == MPI_SUCCESS && locked_.at(target).lost;
+  if (lost || failure != MPI_SUCCESS) locked_.erase(target);
+  return lost ? MPI_ERR_OTHER : failure;
 }
 
 int Epochs::release(int target, bool exclusive) {
@@ -276,7 +290,7 @@ int Epochs::unlock_all() {
   }
   int released = MPI_SUCCESS;
   for (const auto& [target, one] : held)
-    if (!one.coming) released = first_of(released, release(target, one.exclusive));
+    if (one.held && !one.coming) released = first_of(released, release(target, one.exclusive));
   return first_of(error, granted, released);
 }
 

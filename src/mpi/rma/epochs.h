@@ -52,12 +52,14 @@ class Epochs {
     bool held = false;    // false with MPI_MODE_NOCHECK
     bool coming = false;  // asked for, but not yet granted
     uint32_t ticket = 0;
+    bool lost = false;  // another process has damaged the lock
   };
   int may_access(int target, bool* ready);
   int end_exposure(int* flag);
   void ask_for_lock(int target, bool exclusive);
   bool has_lock(int target);
   int wait_for_lock(int target);
+  void end_wait(Locked& locked, bool granted);
   int release(int target, bool exclusive);
   void ask(int target, rma::Request kind, bool exclusive, ActiveMessages::OnAnswer on_answer);
 

@@ -227,12 +227,21 @@ bool Targets::all_say(bool mine) const {
 // Within one node, each rank counts its barriers in a shared word, and the other ranks poll it.
 int Targets::barrier() {
   if (std::find(node_ranks_.begin(), node_ranks_.end(), -1) != node_ranks_.end()) return host_barrier();
-  const uint64_t number = own_words().barriers.fetch_add(1, std::memory_order_acq_rel) + 1;
+  const uint64_t number = ++barriers_;
+  own_words().barriers.store(number, std::memory_order_release);
   int member = 0;
-  return poll_until("the fence, or the end,", member, [&] {
-    while (member < size() && words(member)->barriers.load(std::memory_order_acquire) >= number) ++member;
-    return member == size();
+  bool damaged = false;
+  const int failure = poll_until("the fence, or the end,", member, [&] {
+    for (; member < size() && !damaged; ++member) {
+      const uint64_t entered = words(member)->barriers.load(std::memory_order_acquire);
+      if (entered < number) return false;
+      // Nobody ends the next barrier without this rank, unless a process has failed.
+      damaged = entered > number + 1 && !survives_failures();
+    }
+    return true;
   });
+  if (damaged) log_line(LogLevel::error, "another process has damaged the barriers of a window");
+  return damaged ? MPI_ERR_OTHER : failure;
 }
 
 namespace {

@@ -132,6 +132,7 @@ class Targets {
   std::map<std::pair<int, int>, Mapping> mappings_;  // by target and requested device
   int device_ = -1;                                  // the device for which the creation mapped the targets
 
+  uint64_t barriers_ = 0;  // that this rank has entered
   AttachedRegions attached_;
 };
 
