@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "base/environment.h"
+
 namespace fairlead {
 namespace {
 
@@ -27,7 +29,7 @@ constexpr Pmi pmis[] = {
 
 // Returns -1 if the variable is not set or is not a number.
 int number(const char* variable) {
-  const char* text = std::getenv(variable);
+  const char* text = environment_variable(variable);
   return text && *text >= '0' && *text <= '9' ? std::atoi(text) : -1;
 }
 
@@ -50,7 +52,7 @@ int entry(const char* list, int index) {
 }
 
 int local_size(const RankVariables& row, int size) {
-  const char* list = std::getenv(row.local_size);
+  const char* list = environment_variable(row.local_size);
   if (list) return entry(list, *row.node ? number(row.node) : 0);
   int nodes = *row.nodes ? number(row.nodes) : 0;
   return nodes > 0 ? (size + nodes - 1) / nodes : -1;
@@ -60,14 +62,15 @@ std::string job_id(const char* variables) {
   std::string id;
   std::istringstream names(variables);
   for (std::string name; names >> name;)
-    if (const char* value = std::getenv(name.c_str())) id += (id.empty() ? "" : ".") + std::string(value);
+    if (const char* value = environment_variable(name.c_str()))
+      id += (id.empty() ? "" : ".") + std::string(value);
   return id;
 }
 
 // Of `srun -n 4 --pty bash` one shell has the terminal. What that shell starts by srun has the variable, too,
 // but no terminal.
 bool on_terminal_of(const RankVariables& row) {
-  if (!*row.terminal || !std::getenv(row.terminal)) return false;
+  if (!*row.terminal || !environment_variable(row.terminal)) return false;
   const int terminal = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
   if (terminal >= 0) close(terminal);
   return terminal >= 0;
@@ -95,7 +98,7 @@ std::vector<Job> jobs_from_environment() {
 bool Pmi::offered() const {
   std::istringstream names(variables);
   for (std::string name; names >> name;)
-    if (std::getenv(name.c_str())) return true;
+    if (environment_variable(name.c_str())) return true;
   return false;
 }
 

@@ -13,6 +13,8 @@
 #include <mutex>
 #include <string>
 
+#include "base/environment.h"
+
 namespace fairlead {
 namespace {
 
@@ -24,7 +26,7 @@ std::atomic<int> rank{-1}, size{0};
 // Reads the environment directly, not through options(), because reading the options may itself log.
 LogLevel threshold() {
   static const LogLevel level = [] {
-    const char* text = secure_getenv("FAIRLEAD_LOG");
+    const char* text = environment_variable("FAIRLEAD_LOG");
     for (int i = 0; text && i < 5; ++i)
       if (strcasecmp(text, level_names[i]) == 0) return static_cast<LogLevel>(i);
     return LogLevel::warn;

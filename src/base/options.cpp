@@ -5,17 +5,15 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
 
+#include "base/environment.h"
 #include "base/launched_job.h"
 #include "base/log.h"
 #include "base/said.h"
-
-extern char** environ;
 
 namespace fairlead {
 namespace {
@@ -198,7 +196,7 @@ std::string complaint_about_name(const std::string& variable) {
 }
 
 void report_unknown_variables() {
-  for (char** entry = environ; entry && *entry; ++entry) {
+  for (const char* const* entry = environment_variables(); *entry; ++entry) {
     std::string variable = std::string(*entry).substr(0, std::string(*entry).find('='));
     std::string complaint = complaint_about_name(variable) + renamed(variable);
     if (!complaint.empty() && !said_before(variable)) log_line(LogLevel::warn, "%s", complaint.c_str());
@@ -214,12 +212,12 @@ template <class Field>
 void load(Loaded& loaded, const Row& row, Field* field) {
   std::string text = row.initial, origin = "default";
   std::string variable = variable_of(row.name);
-  if (const char* value = secure_getenv(variable.c_str())) {
+  if (const char* value = environment_variable(variable.c_str())) {
     text = value;
     origin = variable;
   } else {
     for (const Alias& alias : aliases) {
-      const char* given = secure_getenv(alias.variable);
+      const char* given = environment_variable(alias.variable);
       if (!given || std::strcmp(alias.name, row.name) != 0) continue;
       text = given;
       origin = alias.variable;

@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "base/environment.h"
+
 namespace fairlead {
 namespace {
 
@@ -13,7 +15,7 @@ std::mutex mutex;
 // ",FAIRLEAD_STAT,FAIRLEAD_DEVICE,". Never destroyed: options are read until the very end of the process.
 std::string& said() {
   static auto* words = [] {
-    const char* before = secure_getenv(said_variable);
+    const char* before = environment_variable(said_variable);
     return new std::string(before && *before ? before : ",");
   }();
   return *words;

@@ -4,10 +4,10 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <memory>
 #include <string_view>
 
+#include "base/environment.h"
 #include "base/options.h"
 #include "device/runtime.h"
 
@@ -86,7 +86,7 @@ const NcclLibrary* nccl() {
 }
 
 NcclAbilities abilities_of(const NcclLibrary& library) {
-  const char* allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  const char* allowed = environment_variable("NCCL_MULTI_RANK_GPU_ENABLE");
   return {library.number,
           library.number >= first_for_shared_gpus && allowed && std::string_view(allowed) == "1"};
 }

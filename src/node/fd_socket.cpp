@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/environment.h"
 #include "base/log.h"
 
 namespace fairlead::node {
@@ -92,7 +93,8 @@ class PrivateFolder {
 // Directories in memory come first: when a file in use is removed, a network file system leaves another one
 // behind.
 int bind_privately(int socket) {
-  const char* parents[] = {"/dev/shm", secure_getenv("XDG_RUNTIME_DIR"), secure_getenv("TMPDIR"), "/tmp"};
+  const char* parents[] = {"/dev/shm", environment_variable("XDG_RUNTIME_DIR"),
+                           environment_variable("TMPDIR"), "/tmp"};
   for (const char* parent : parents) {
     if (!parent || *parent != '/') continue;
     if (int place = PrivateFolder(parent).bind_here(socket); place >= 0) return place;

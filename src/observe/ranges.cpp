@@ -9,9 +9,9 @@
 #include <dlfcn.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "base/environment.h"
 #include "base/log.h"
 
 namespace fairlead::observe {
@@ -69,7 +69,7 @@ const void* export_table(uint32_t number) {
 }
 
 void open_nvtx() {
-  const char* path = secure_getenv("NVTX_INJECTION64_PATH");
+  const char* path = environment_variable("NVTX_INJECTION64_PATH");
   void* tool = path ? dlopen(path, RTLD_LAZY) : nullptr;
   if (!tool) return;
   auto begin = reinterpret_cast<int (*)(const void* (*)(uint32_t))>(dlsym(tool, "InitializeInjectionNvtx2"));

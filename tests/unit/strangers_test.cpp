@@ -206,15 +206,17 @@ TEST(Strangers, M14_cannot_set_options_of_a_program_with_more_rights) {
   const std::string program = std::string(folder) + "/printer";
   std::filesystem::copy_file(PRINTER, program);
   const char* variables[] = {"FAIRLEAD_TRACE=/etc/passwd", "FAIRLEAD_LOG=trace", "FAIRLEAD_DEVICE=sim",
-                             nullptr};
+                             "FAIRLEAD_TRACES=1", nullptr};
   auto as_owner = [](auto body) { return in_child(body); };
   auto as_other = [](auto body) { return as_stranger(body); };
   ASSERT_EQ(chmod(program.c_str(), 04755), 0);
   std::string text = printed_by(as_owner, program, variables);
   EXPECT_NE(text.find("trace=/etc/passwd (FAIRLEAD_TRACE)"), std::string::npos) << text;
+  EXPECT_NE(text.find("unknown option FAIRLEAD_TRACES"), std::string::npos) << text;
   text = printed_by(as_other, program, variables);
   EXPECT_NE(text.find("trace=off (default)"), std::string::npos) << text;
   EXPECT_EQ(text.find("/etc/passwd"), std::string::npos) << text;
+  EXPECT_EQ(text.find("FAIRLEAD_TRACES"), std::string::npos) << text;
   std::filesystem::remove_all(folder);
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/environment.h"
 #include "device/cuda/abi.h"
 #include "device/cuda/gdrcopy.h"
 #include "device/cuda_hip/ordered.h"
@@ -276,7 +277,7 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     int by_mps = 0;
     if (check_device(device) == Error::none)
       (void)call(api_.device_attribute, &by_mps, int{CudaAbi::device_shared_by_mps}, handle_of(device));
-    const char* set = std::getenv(CudaAbi::queues);
+    const char* set = environment_variable(CudaAbi::queues);
     const int connections = set ? std::atoi(set) : by_mps ? 2 : 8;
     return std::max(1, connections - 1);
   }
@@ -285,7 +286,7 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     int mode = 0;
     const bool late = api_.loading_mode && call(api_.loading_mode, &mode) == Error::none &&
                       mode == CudaAbi::loads_at_first_launch;
-    return late && !std::getenv(CudaAbi::module_loading) ? "CUDA_MODULE_LOADING=EAGER" : nullptr;
+    return late && !environment_variable(CudaAbi::module_loading) ? "CUDA_MODULE_LOADING=EAGER" : nullptr;
   }
 
   Error device_of(CudaAbi::Stream stream, int* device) override {
@@ -471,7 +472,7 @@ Runtime* make_cuda(const char** why_not) {
     std::snprintf(reason, sizeof reason, "no NVIDIA GPU: there is no /dev/nvidia0 nor any other");
     return nullptr;
   }
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const char* visible = environment_variable("CUDA_VISIBLE_DEVICES");
   if (visible && (*visible == '\0' || *visible == '-')) {
     std::snprintf(reason, sizeof reason, "CUDA_VISIBLE_DEVICES=%s hides every GPU", visible);
     return nullptr;

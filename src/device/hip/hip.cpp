@@ -21,6 +21,7 @@
 #include <mutex>
 #include <string>
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/rate_limit.h"
@@ -203,7 +204,7 @@ class Hip : public OrderedRuntime<HipAbi> {
   // With GPU_STREAMOPS_CP_WAIT, HIP waits only for memory of hipMallocSignalMemory, which processes cannot
   // share.
   bool has_word_operations(int device) override {
-    const char* signals_only = std::getenv("GPU_STREAMOPS_CP_WAIT");
+    const char* signals_only = environment_variable("GPU_STREAMOPS_CP_WAIT");
     return (!signals_only || std::atoi(signals_only) == 0) && OrderedRuntime::has_word_operations(device);
   }
 
@@ -328,7 +329,7 @@ class Hip : public OrderedRuntime<HipAbi> {
   }
 
   int most_waiting_streams(int) override {
-    const char* set = std::getenv("GPU_MAX_HW_QUEUES");
+    const char* set = environment_variable("GPU_MAX_HW_QUEUES");
     return std::max(1, (set ? std::atoi(set) : 4) - 1);
   }
   const char* setting_of_waiting_streams() const override { return "GPU_MAX_HW_QUEUES=8"; }

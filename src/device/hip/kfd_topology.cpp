@@ -10,6 +10,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/environment.h"
 #include "base/options.h"
 #include "base/small_file.h"
 
@@ -135,8 +136,8 @@ const KfdGpu* kfd_gpu_at(const std::vector<KfdGpu>& gpus, const std::string& pci
 
 std::string target_for_hip(const KfdGpu& gpu) {
   const std::string variable = "HSA_OVERRIDE_GFX_VERSION";
-  const char* text = std::getenv((variable + "_" + std::to_string(gpu.node)).c_str());
-  if (!text) text = std::getenv(variable.c_str());
+  const char* text = environment_variable((variable + "_" + std::to_string(gpu.node)).c_str());
+  if (!text) text = environment_variable(variable.c_str());
   unsigned major = 0, minor = 0, stepping = 0;
   const bool other = text && std::sscanf(text, "%u.%u.%u", &major, &minor, &stepping) == 3;
   return other ? target_of(major, minor, stepping) : gpu.target;

@@ -4,11 +4,11 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
 
+#include "base/environment.h"
 #include "mpi/info/memory_kinds.h"
 
 namespace fairlead::mpi {
@@ -21,10 +21,10 @@ char starter[] = "/usr/bin/env";
 // The variables to pass on. None if the environment of this process does not preload Fairlead: the program is
 // then linked with it, and what it spawns may be linked with it too.
 std::list<std::string> own_settings() {
-  const char* preload = std::getenv("LD_PRELOAD");
+  const char* preload = environment_variable("LD_PRELOAD");
   if (!preload || !std::strstr(preload, "libfairlead") || access(starter, X_OK) != 0) return {};
   std::list<std::string> settings;
-  for (char** setting = environ; *setting; ++setting)
+  for (const char* const* setting = environment_variables(); *setting; ++setting)
     if (std::strncmp(*setting, "LD_PRELOAD=", 11) == 0 || std::strncmp(*setting, "FAIRLEAD_", 9) == 0)
       settings.emplace_back(*setting);
   return settings;
@@ -52,7 +52,7 @@ std::string name_for_env(const char* command, MPI_Info info) {
   if (std::strchr(command, '/')) return can_run(from / command) ? command : "";
   if (std::string given = directory_with(command, value_of(info, "path"), from); !given.empty())
     return given + "/" + command;
-  const char* path = std::getenv("PATH");
+  const char* path = environment_variable("PATH");
   if (path && !directory_with(command, path, from).empty()) return command;
   return can_run(from / command) ? std::string("./") + command : "";
 }

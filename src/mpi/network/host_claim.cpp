@@ -5,9 +5,9 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <cstdlib>
 #include <cstring>
 
+#include "base/environment.h"
 #include "mpi/abi/host_support.h"
 #include "mpi/abi/host_version.h"
 #include "mpi/network/host_trial.h"
@@ -93,7 +93,7 @@ Claim claim_of_host(const device::Runtime& gpu) {
   for (const Switch& each : switches) {
     if (version.find(each.version) == std::string::npos || (*each.provider && provider != each.provider))
       continue;
-    const char* value = std::getenv(each.variable);
+    const char* value = environment_variable(each.variable);
     if (!value || is_no(value))
       return {false, std::string(each.variable) + " does not switch its GPU support on"};
   }
