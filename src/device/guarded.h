@@ -42,7 +42,8 @@ class Guarded final : public Provider {
   Error exchange_capture_mode(CaptureMode* mode) override {
     const bool relaxes = *mode == CaptureMode::relaxed;
     const Error error = Provider::exchange_capture_mode(mode);
-    if (error == Error::none) relaxed_ = relaxes;
+    // A mode that the program chose is not known to last: it may choose another one by a call of its own.
+    if (error == Error::none) relaxed_ = relaxes && *mode != CaptureMode::relaxed;
     return error;
   }
 
@@ -58,6 +59,7 @@ class Guarded final : public Provider {
   FAIRLEAD_GUARD(allocate_from_pool, (int device, size_t bytes, void** address), (device, bytes, address))
   FAIRLEAD_GUARD(allocate_virtual_in, (int location, int device, size_t bytes, void** address),
                  (location, device, bytes, address))
+  FAIRLEAD_GUARD(run_on, (int device, const std::function<void()>& work), (device, work))
   FAIRLEAD_GUARD(free, (void* address), (address))
   FAIRLEAD_GUARD(allocate_pinned, (size_t bytes, void** address, int* device), (bytes, address, device))
   FAIRLEAD_GUARD(free_pinned, (void* address), (address))

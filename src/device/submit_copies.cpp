@@ -109,7 +109,9 @@ void prepare_pageable_copies() {
 }
 
 bool may_copy_across(int device, int owner, const void* memory) {
-  return device == owner || device < 0 || owner < 0 || (!prepared && classify(memory).ordinary);
+  if (device == owner || device < 0 || owner < 0) return true;
+  Allocation found;
+  return !prepared && runtime()->query(memory, &found) == Error::none && found.ordinary;
 }
 
 Submission::Submission(const CopyItem& first) : nothing_waits_(std::in_place) {

@@ -91,7 +91,8 @@ auto& decided = *new std::map<std::pair<int, int>, std::vector<Decided>>;
 std::optional<bool> probe_writes(Node& node, int owner, int owner_device, int device) {
   device::MappedMemory mapped;
   void* const mine = device::pool_slab(device);
-  if (!mine ||
+  // The owner may have reset its device, and other memory may be there now.
+  if (!mine || probe_pair(node, owner, owner_device, device) != Reason::none ||
       map_probe(node, owner, owner_device, device, device::pool_probe_bytes, &mapped) != Reason::none)
     return {};
   if (!device::runtime()->copies_may_write(mapped.address())) return false;

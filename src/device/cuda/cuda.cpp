@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -390,6 +391,7 @@ class Cuda : public OrderedRuntime<CudaAbi> {
   }
 
   bool let_cpu_in(const Allocation& memory, const MemoryLocation& host) {
+    const Relaxed beside_captures(*this);
     const MemoryAccess access{host, driver_flag::access_read_write};
     const Error error =
         call(api_.memory_access, CudaAbi::Address{memory.base}, memory.size, &access, size_t{1});
@@ -401,11 +403,13 @@ class Cuda : public OrderedRuntime<CudaAbi> {
   // ordinary host memory by the CPU, which crashes then, so the CPU gets access. Where that is refused, the
   // memory is treated as that of the device. Other page-locked memory never becomes virtual memory.
   Error describe_host_memory(const void* address, Allocation* found) {
-    if (page_locked_.contains(found->id)) return Error::none;
+    const uint64_t known_as =
+        found->id + (uint64_t{context_number(std::max(found->device, 0))} << context_bit);
+    if (page_locked_.contains(known_as)) return Error::none;
     CudaAbi::MemoryHandle memory{};
     AllocationProperties properties{};
     if (api_.memory_retain(&memory, const_cast<void*>(address)) != driver_result::success) {
-      page_locked_.add(found->id);
+      page_locked_.add(known_as);
       return Error::none;
     }
     const bool known = api_.memory_properties(&properties, memory) == driver_result::success;

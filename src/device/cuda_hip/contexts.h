@@ -32,8 +32,8 @@ class Contexts {
     std::lock_guard lock(mutex_);
     if (entry.id != known) return;
     forget();
-    entry.id = 0;
     ++entry.number;
+    entry.id = 0;
     log_line(LogLevel::info, "device %d was reset: what was kept for it is made anew", device);
   }
 

@@ -18,7 +18,7 @@ class IpcRuntime : public DriverRuntime<Abi> {
 
  public:
   Error ipc_export(const void* base, IpcHandle* handle, int* file) override {
-    return this->on(this->owner(base), [&] {
+    return this->make_on(this->owner(base), [&] {
       typename Abi::IpcMemory memory{};
       static_assert(sizeof memory == sizeof *handle && sizeof(size_t) <= sizeof memory);
       *file = -1;

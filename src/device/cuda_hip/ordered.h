@@ -28,6 +28,7 @@ class OrderedRuntime : public KernelRuntime<Abi> {
     int its = 0;
     Error error = handle <= per_thread ? this->current_device(&its) : device_of(record->handle, &its);
     if (error != Error::none) return error;
+    (void)this->has_context(its);  // the program may have reset the device before it made the stream
     record->made = this->made_on(*device = its);
     *stream = reinterpret_cast<Stream>(record.release());
     return Error::none;

@@ -565,9 +565,12 @@ class DriverRuntime : public Runtime {
   // Called while the device is current.
   void learn_context(int device) {
     std::lock_guard lock(mutex_);
-    typename Abi::Address made{};
-    if (!numbers_contexts() && call(api_.allocate, &made, size_t{1}) == Error::none)
+    if (!numbers_contexts()) {
+      typename Abi::Address made{};
+      canaries_[device] = nullptr;
+      if (call(api_.allocate, &made, size_t{1}) != Error::none) return;
       canaries_[device] = from_driver(made);
+    }
     contexts_.begin(device, context_id(device));
   }
 
