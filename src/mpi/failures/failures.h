@@ -30,8 +30,9 @@ extern constinit bool survives_failures;
 inline bool survives_failures() {
   return detail::survives_failures;
 }
-// MPI_Init calls this before Fairlead makes a communicator.
+// MPI_Init calls this before Fairlead makes a communicator; MPI_Finalize calls the other when it has freed all.
 void open_failures();
+void close_failures();
 
 // Every communicator that Fairlead makes for itself goes through adopt(), and ends by free_own(). Errors on
 // it return to Fairlead, so that the failure of a process does not end the job; and messages from any rank go

@@ -228,6 +228,7 @@ void close_job();
 int end_job(MPI_Comm = MPI_COMM_NULL, int = 0, void* = nullptr, void* = nullptr) {
   close_job();
   stop_observing();
+  close_failures();
   return MPI_SUCCESS;
 }
 
