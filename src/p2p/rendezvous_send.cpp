@@ -189,6 +189,7 @@ const RendezvousSend* RendezvousSend::of_this_rank(uint32_t number) {
 }
 
 void RendezvousSend::offer() {
+  if (finished_ || abandoned_) return;  // the slot may be another message's by now
   offered_ = true;
   slot_->state.store(RendezvousState::offered, std::memory_order_release);
 }

@@ -376,7 +376,7 @@ class Recorded(ToolTest):
                 ("/dev/kfd => \n" + of_all(""), "ok this user may open /dev/kfd and the device files of all 4 GPUs"),
                 (f"/dev/kfd => {missing}\n", "fail no /dev/kfd, by which ROCm finds GPUs > modprobe amdgpu; for containers: --device=/dev/kfd"),
                 (f"/dev/kfd => {denied}\n", "fail /dev/kfd (Permission denied) cannot be opened > add this user to the groups of the device files, usually render and video"),
-                ("/dev/kfd => \n" + of_all(missing), "fail of no GPU the device file can be opened: /dev/dri/renderD128 (No such"),
+                ("/dev/kfd => \n" + of_all(missing), "fail no GPU's device file can be opened: /dev/dri/renderD128 (No such"),
                 ("/dev/kfd => \n" + of_all(withheld, [129, 131]), "warn ROCm leaves 2 of 4 GPUs out: /dev/dri/renderD129 (Operation"),
                 ("/dev/kfd => \n" + of_all(denied, [130]), "fail /dev/dri/renderD130 (Permission denied) cannot be opened: ROCm finds no GPU")]:
             with self.subTest(refused=refused):

@@ -299,8 +299,10 @@ PATH=$PATH:/usr/bin:/bin exec {starts} "$@"
     def test_a_list_of_nodes_is_all_that_ranks_get(self):
         """Not as many as the allocation has, which srun takes for the least."""
         here = {**self.here(MPIS[0], "srun"), "SLURM_JOB_ID": "1"}
-        line = self.succeeds("run", "-n", 2, "--no-preload", "--dry-run", "--host", "a,b", example(MPIS[0]), **here).stdout
-        self.assertIn("/srun --nodelist a,b --nodes 2 -n 2 ", line)
+        for hosts, expected in {"a,b": "a,b --nodes 2", "a,a": "a,a --nodes 1", "a[1-4]": "'a[1-4]'"}.items():
+            with self.subTest(hosts=hosts):
+                line = self.succeeds("run", "-n", 2, "--no-preload", "--dry-run", "--host", hosts, example(MPIS[0]), **here)
+                self.assertIn(f"/srun --nodelist {expected} -n 2 ", line.stdout)
 
     def test_without_an_allocation_the_line_to_type_is_said(self):
         for name, line in ("srun", "srun -n 2 "), ("flux", "flux run -n 2 "):

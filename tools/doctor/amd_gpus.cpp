@@ -60,7 +60,7 @@ Finding device_files(const Machine& machine) {
     return fail(fmt::format("{} cannot be opened: ROCm finds no GPU then", fmt::join(forbidden, ", ")),
                 gives_rights, details);
   if (!lacking.empty() && lacking.size() == gpus.size())
-    return fail(fmt::format("of no GPU the device file can be opened: {}", fmt::join(lacking, ", ")),
+    return fail(fmt::format("no GPU's device file can be opened: {}", fmt::join(lacking, ", ")),
                 gives_devices, details);
   if (!lacking.empty())
     return warn(fmt::format("ROCm leaves {} of {} GPUs out: {}", lacking.size(), gpus.size(),

@@ -133,7 +133,7 @@ Finding device(const Machine& machine) {
     return fail(
         fmt::format("{}, but the ranks cannot use {} and get simulated GPUs: {}", what_is_here(machine),
                     has_gpu(machine) ? "them" : "it", why),
-        "as the reason says; see gpu.access and gpu.library. --sim 2 tries simulated ones without this line");
+        "remove the reason; --sim 2 tries simulated GPUs without this line");
   if (live.both(step_device)) return ok(both_words(live, step_device));
   return fail(both_words(live, step_device),
               "ask the scheduler for GPUs, unset CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES; "

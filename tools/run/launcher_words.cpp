@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <set>
+#include <string>
 
 #include "common/command_line.h"
 
@@ -76,9 +78,15 @@ Words spelled_for(const LauncherKind& launcher, const LauncherWords& words) {
   };
   Words spelled;
   for (const auto& [key, value] : words.values) spelled.insert(spelled.end(), {spelling(key), value});
-  if (const auto hosts = launcher.words.find("hosts"); hosts != launcher.words.end() && words.has("host"))
-    spelled.insert(spelled.end(),
-                   {hosts->second, std::to_string(split(words.values.at("host"), ",").size())});
+  const auto hosts = launcher.words.find("hosts");
+  if (hosts != launcher.words.end() && words.has("host")) {
+    // Slurm counts ranges itself, as n[1-4].
+    const Words named = split(words.values.at("host"), ",");
+    if (words.values.at("host").find('[') == std::string::npos)
+      spelled.insert(
+          spelled.end(),
+          {hosts->second, std::to_string(std::set<std::string>(named.begin(), named.end()).size())});
+  }
   for (const auto& [name, value] : words.mca) spelled.insert(spelled.end(), {spelling("mca"), name, value});
   return spelled;
 }

@@ -55,8 +55,8 @@ const LoadedObject& fairlead_object() {
   return own;
 }
 
-// The function of Fairlead that a profiling name stands for in a tool, PMPI_X or pmpi_x_; null if there is
-// none.
+// The function of Fairlead that a profiling name, PMPI_X or pmpi_x_, stands for in tools and programs; null
+// if there is none.
 void* in_place_of(const char* profiling_name) {
   if (std::strncmp(profiling_name, "PMPI", 4) != 0 && std::strncmp(profiling_name, "pmpi", 4) != 0)
     return nullptr;
@@ -169,6 +169,17 @@ bool has_profiling_names(const LoadedObject& object) {
   return found;
 }
 
+// Does something between Fairlead and the host MPI wrap a function? It may find the host's by dlsym().
+bool a_tool_stands_behind() {
+  const LoadedObject host(function_of_host("PMPI_Init"));
+  return std::any_of(std::begin(functions), std::end(functions), [&](const char* function) {
+    void* const next = next_symbol(function);
+    if (!next || host.contains(next) || !is_definition(next)) return false;
+    void* const handle = dlopen(name_of_object(next), RTLD_LAZY | RTLD_NOLOAD);
+    return !handle || !is_of_an_mpi(LoadedObject(next), handle);
+  });
+}
+
 void redirect_tools() {
   const void* in_every_mpi = function_of_host("PMPI_Init");
   for (const Object& one : all_objects()) {
@@ -199,22 +210,18 @@ void redirect_tools() {
 void redirect_program() {
   if (!function_of_host("PMPI_Init")) return;
   std::vector<LoadedObject> libraries;
-  bool in_front = true, tool_behind = false;
   for (const Object& one : all_objects()) {
-    if (one.is_fairlead()) in_front = false;
     const LoadedObject object(one.address);
     if (one.is_fairlead() || !has_profiling_names(object)) continue;
     void* handle = one.open();
-    if (!handle || is_of_an_mpi(object, handle)) continue;
-    if (wrapped_by(object, handle))
-      tool_behind = tool_behind || !in_front;
-    else if (one.name.empty())
+    if (!handle || is_of_an_mpi(object, handle) || wrapped_by(object, handle)) continue;
+    if (one.name.empty())
       redirect(object, false);
     else
       libraries.push_back(object);
   }
   // A tool behind Fairlead is called inside calls of the host MPI, and may consist of several libraries.
-  if (tool_behind) return;
+  if (libraries.empty() || a_tool_stands_behind()) return;
   for (const LoadedObject& library : libraries) redirect(library, false);
 }
 

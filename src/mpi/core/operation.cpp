@@ -18,6 +18,7 @@ void Operation::begin() {
 }
 
 void Operation::interrupt() {
+  if (free_deferred) return;  // nobody waits for it, and its message may yet come
   interrupted_ = true;
   complete_.store(true, std::memory_order_release);
 }

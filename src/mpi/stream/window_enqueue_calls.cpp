@@ -35,8 +35,10 @@ class Flush : public Operation {
   }
   void quiesce() override {}
   void end_if_failed(Failures& failures) override {
-    error_ = failures.of_members(comm_);
-    if (error_ != MPI_SUCCESS) complete_.store(true, std::memory_order_release);
+    const int failure = failures.of_members(comm_);
+    if (failure == MPI_SUCCESS) return;
+    error_ = failure;
+    complete_.store(true, std::memory_order_release);
   }
   int finish(MPI_Status* status) override {
     describe(status);
