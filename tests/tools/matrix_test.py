@@ -184,7 +184,7 @@ class Refusals(MatrixTest):
         with tempfile.TemporaryDirectory() as folder:
             pipe = os.path.join(folder, "pipe")
             os.mkfifo(pipe)
-            for option in "--map", "--json", "--output":
+            for option in "--map", "--json":
                 self.refuses("matrix", option, pipe, says=[option, f"cannot write {pipe}"])
         self.refuses("matrix", "--map", "0,1", says=["0,1 is a map", "./0,1"])
         self.refuses("matrix", "--sim", 2, "-d", "cuda", says=["--sim", "-d cuda", "one of the two"])
