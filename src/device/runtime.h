@@ -99,8 +99,9 @@ struct CopyItem {
 // Whose work a stream carries. An application stream behaves like one from cudaStreamCreate or
 // hipStreamCreate: it and the default stream synchronise with each other. Library streams never wait for
 // application streams. Kernels on an urgent stream start as soon as any block of another kernel ends, rather
-// than after all of them; only one thread at a time may launch them.
-enum class StreamKind : uint8_t { library, urgent, application };
+// than after all of them; only one thread at a time may launch them. A non-blocking stream is one that the
+// application made to synchronise with no other: it shares no hardware queue with library streams.
+enum class StreamKind : uint8_t { library, urgent, application, non_blocking };
 
 using Stream = struct OpaqueStream*;
 using Event = struct OpaqueEvent*;

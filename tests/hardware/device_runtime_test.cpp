@@ -518,8 +518,7 @@ int ask_in_this_process() {
       found.kind = MemoryKind::device;
       if (gpu().query(address, &found) != Error::none || found.kind != MemoryKind::host) return 2;
     }
-    // With ROCm the device that the thread is on counts as in use.
-    for (int device = gpu().name() == std::string("rocm"); device < devices(); ++device) {
+    for (int device = 0; device < devices(); ++device) {
       if (gpu().query_application(device) != Error::none) return 6;
       if (gpu().has_context(device)) return 3;
     }

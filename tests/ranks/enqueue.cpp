@@ -18,7 +18,7 @@ using namespace ranks;
 namespace {
 
 constexpr size_t sizes[] = {4, 1000, 70000, (1 << 20) + 4};
-constexpr StreamKind kinds[] = {StreamKind::library, StreamKind::application};  // non-blocking, and ordinary
+constexpr StreamKind kinds[] = {StreamKind::non_blocking, StreamKind::application};
 
 // Short messages between nodes, and messages whose bytes pass through host memory, are sent when the stream
 // has come to them.

@@ -36,7 +36,7 @@ inline const char* why_no_graphs() {
 // A stream of the program, with a communicator, and a word that holds it.
 class Stream {
  public:
-  explicit Stream(StreamKind kind = StreamKind::library, MPI_Comm parent = MPI_COMM_WORLD) {
+  explicit Stream(StreamKind kind = StreamKind::non_blocking, MPI_Comm parent = MPI_COMM_WORLD) {
     DRIVER(gpu().current_device(&device_));
     DRIVER(gpu().create_stream(device_, &stream_, kind));
     void* word = nullptr;

@@ -136,7 +136,7 @@ constexpr Place places[][2] = {{Place::device, Place::device},
 
 // `grid`: of two blocks in each dimension, the one that comes from below was sent upwards.
 void exchange_among_neighbors(const Topology& topology, bool grid) {
-  Stream stream(StreamKind::library, topology.comm);
+  Stream stream(StreamKind::non_blocking, topology.comm);
   auto sent_as = [&](size_t k) { return times_before(topology.out, k); };
   auto received_as = [&](size_t k) {
     if (!grid) return times_before(topology.in, k);
@@ -221,7 +221,7 @@ RANK_TEST(enqueue, S5_S7_neighbors_exchange_rows_and_columns_in_a_graph, 2) {
   if (const char* reason = why_not()) return skip(reason);
   Topology line{"line"};
   make_grid(&line, {0}, {1});
-  Stream stream(StreamKind::library, line.comm);
+  Stream stream(StreamKind::non_blocking, line.comm);
   constexpr int width = 66, height = 40;
   MPI_Datatype column = MPI_DATATYPE_NULL;
   MUST(MPI_Type_vector(height, 1, width, MPI_INT, &column));
@@ -314,7 +314,7 @@ RANK_TEST(enqueue, S3_a_graph_that_is_not_symmetric, 2) {
   const Ints ends(static_cast<size_t>(size), 1);
   const int neighbor = 1;
   MUST(MPI_Graph_create(MPI_COMM_WORLD, size, ends.data(), &neighbor, 0, &graph.comm));
-  Stream stream(StreamKind::library, graph.comm);
+  Stream stream(StreamKind::non_blocking, graph.comm);
   Memory sum(Place::device, sizeof(int));
   sum.write(&rank, sizeof(int));
   MUST(MPIX_Allreduce_enqueue(MPI_IN_PLACE, sum, 1, MPI_INT, MPI_SUM, stream.comm()));

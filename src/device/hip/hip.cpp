@@ -225,9 +225,6 @@ class Hip : public OrderedRuntime<HipAbi> {
   bool is_active(int device) override {
     unsigned flags = 0;
     int active = 0;
-    // The device that this thread is on is in use as well: the program may have made streams there only.
-    int current = -1;
-    if (call(api_.get_device, &current) == Error::none && current == device) return true;
     return call(api_.primary_state, handle_of(device), &flags, &active) == Error::none && active;
   }
 
