@@ -62,7 +62,7 @@ void free_stream(device::Stream stream, const std::vector<device::Event>& events
 
 void end_those_that_all_have_left(bool wait_for_no_rank = false) {
   std::erase_if(leaving, [=](const Leaving& one) {
-    if (one.context.is_gone()) return true;
+    if (one.context.is_gone_now()) return true;
     Result state = state_of(one.communicator);
     if (state == nccl_result::in_progress && !wait_for_no_rank) return false;
     call_on(one.device, [&] {
@@ -263,7 +263,7 @@ bool NcclMember::all_have_made(uint64_t number) {
 
 void NcclMember::give_back() {
   if (!communicator_) return;
-  if (context_.is_gone()) slot_.slot().nccl_failed.store(1, std::memory_order_release);
+  if (context_.is_gone_now()) slot_.slot().nccl_failed.store(1, std::memory_order_release);
   if (slot_.slot().nccl_failed.load(std::memory_order_acquire)) return abandon();
   call_on(device_, [&] { return nccl()->finalize(communicator_); });
   leaving.push_back({device_, context_, communicator_, stream_, std::move(spare_)});
@@ -280,10 +280,11 @@ void NcclMember::abandon_for_all() {
 }
 
 // Work that still runs on the communicator ends, in whatever state. NCCL's part of a context that has ended
-// is left alone.
+// is left alone. Another member's failure may come before anything here has noticed the reset.
 void NcclMember::abandon() {
-  if (communicator_ && !context_.is_gone()) call_on(device_, [&] { return nccl()->abort(communicator_); });
-  if (stream_) device::runtime()->synchronize_stream(stream_);
+  const bool gone = context_.is_gone_now();
+  if (communicator_ && !gone) call_on(device_, [&] { return nccl()->abort(communicator_); });
+  if (stream_ && !gone) device::runtime()->synchronize_stream(stream_);
   for (const Flight& flight : flights_) spare_.push_back(flight.event);
   free_stream(stream_, spare_);
   communicator_ = nullptr;

@@ -4,7 +4,8 @@
 // (cudaDeviceReset, hipDeviceReset), its context ends, and with it all streams, events, memory, mappings and
 // registrations. Code that keeps such things asks here before it uses them, and drops what is gone without
 // passing it to the driver: the driver may have given the handle or the address to something else. is_gone()
-// costs a load.
+// costs a load, and knows of a reset once a call for that device has noticed it (Runtime::context_number()).
+// Code that uses what it kept without such a call, as for another device, asks is_gone_now().
 
 #pragma once
 
@@ -23,6 +24,11 @@ class Context {
   }
 
   bool is_gone() const { return device_ >= 0 && runtime()->context_number(device_) != number_; }
+  // Asks the driver as well, unless it was just asked about `asked_about`.
+  bool is_gone_now(int asked_about = -1) const {
+    if (device_ >= 0 && device_ != asked_about) (void)runtime()->has_context(device_);
+    return is_gone();
+  }
 
  private:
   int device_ = -1;
