@@ -236,7 +236,18 @@ Progress GpuCollective::step() {
         return Progress::refused;
       }
       if (work_.reduction && distributes_by_copies()) copy_to_all();
-      if (work_.reduction) failed_ |= start_reduction(add_kernel(), *work_.reduction) != Error::none;
+      step_ = Step::launching;
+      [[fallthrough]];
+    }
+    case Step::launching: {
+      if (work_.reduction) {
+        const Attempt started = start_reduction(add_kernel(), *work_.reduction);
+        if (started == Attempt::later) {
+          kernels_.pop_back();
+          return Progress::waiting;
+        }
+        failed_ |= started == Attempt::never;
+      }
       start_pieces();
       step_ = Step::running;
       [[fallthrough]];
@@ -375,10 +386,10 @@ bool GpuCollective::start_work_of_all() {
   if (all.reduction && !map_for(*all.reduction)) return false;
   kernels::KernelRun& kernel = kernels_.emplace_back();
   kernel.tell(slot_.word_of_end(number_, work_.device), number_);
-  const Error error = all.reduction ? start_reduction(kernel, *all.reduction)
-                                    : kernel.copy(work_.device, items.data(), items.size(), bytes);
-  if (error != Error::none) kernels_.clear();
-  return error == Error::none;
+  const Attempt started = all.reduction ? start_reduction(kernel, *all.reduction)
+                                        : kernel.copy(work_.device, items.data(), items.size(), bytes);
+  if (started != Attempt::made) kernels_.clear();
+  return started == Attempt::made;
 }
 
 Progress GpuCollective::wait_for_one() {
@@ -424,7 +435,7 @@ bool GpuCollective::note(Error state) {
   return state != Error::not_ready;
 }
 
-Error GpuCollective::start_reduction(kernels::KernelRun& kernel, const Reduction& part) {
+Attempt GpuCollective::start_reduction(kernels::KernelRun& kernel, const Reduction& part) {
   uint64_t size = kernels::element_bytes(part.element);
   const void* from[max_members];
   void* to[max_members];
@@ -516,7 +527,7 @@ bool GpuCollective::fetch_by_kernel() {
   kernels::KernelRun& kernel = add_kernel();
   // Only the pieces of copy_to_all() go to others.
   if (work_.receives_in_own_memory && work_.target.bytes == 0) kernel.writes_own_memory();
-  if (kernel.copy(work_.device, items.data(), items.size(), bytes) == Error::none) return true;
+  if (kernel.copy(work_.device, items.data(), items.size(), bytes) == Attempt::made) return true;
   kernels_.pop_back();
   tells_itself_ = false;
   return false;

@@ -90,7 +90,7 @@ class GpuCollective {
   bool note(device::Error state);
   void tell_of_failure();
   kernels::KernelRun& add_kernel();
-  device::Error start_reduction(kernels::KernelRun& kernel, const Reduction& part);
+  Attempt start_reduction(kernels::KernelRun& kernel, const Reduction& part);
   int targets_of(const Reduction& part, void** to) const;
   bool distributes_by_copies() const;
   void copy_to_all();
@@ -112,6 +112,7 @@ class GpuCollective {
     choosing,
     mapping,
     readying,
+    launching,
     running,
     joining,
     bringing_back,

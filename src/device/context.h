@@ -5,11 +5,12 @@
 // registrations. Code that keeps such things asks here before it uses them, and drops what is gone without
 // passing it to the driver: the driver may have given the handle or the address to something else. is_gone()
 // costs a load, and knows of a reset once a call for that device has noticed it (Runtime::context_number()).
-// Code that uses what it kept without such a call, as for another device, asks is_gone_now().
+// Code that uses what it kept without such a call asks is_gone_now(), and for page-locked memory, which serves
+// other devices as well, is_gone_for_any().
 
 #pragma once
 
-#include "device/runtime.h"
+#include "device/classify.h"
 
 namespace fairlead::device {
 
@@ -24,10 +25,15 @@ class Context {
   }
 
   bool is_gone() const { return device_ >= 0 && runtime()->context_number(device_) != number_; }
-  // Asks the driver as well, unless it was just asked about `asked_about`.
-  bool is_gone_now(int asked_about = -1) const {
-    if (device_ >= 0 && device_ != asked_about) (void)runtime()->has_context(device_);
+  // Asks the driver as well.
+  bool is_gone_now() const {
+    if (device_ >= 0) (void)runtime()->has_context(device_);
     return is_gone();
+  }
+  // Asks it if messages of other devices may have left a reset unnoticed.
+  bool is_gone_for_any() const {
+    const bool several = (devices_seen() & ~(uint64_t{1} << (device_ & 63))) != 0;
+    return several ? is_gone_now() : is_gone();
   }
 
  private:

@@ -50,7 +50,7 @@ unsigned char* take_idle(size_t* bytes, size_t longest, Context* context) {
     while (!list.empty()) {
       const Idle taken = list.back();
       list.pop_back();
-      if (taken.context.is_gone()) {
+      if (taken.context.is_gone_for_any()) {
         count(size, false);
         continue;
       }

@@ -27,7 +27,7 @@ auto& registrations = *new std::map<void*, Registration>;
 
 bool register_memory(void* start, size_t bytes) {
   if (auto known = registrations.find(start);
-      known != registrations.end() && !known->second.context.is_gone())
+      known != registrations.end() && !known->second.context.is_gone_for_any())
     return !known->second.refused;
   const WaitingCalls::Permission permission;
   if (!permission.may_make()) return false;
@@ -41,7 +41,7 @@ bool register_memory(void* start, size_t bytes) {
 void* registered_for_kernels(int device, void* start) {
   const auto registration = registrations.find(start);
   if (registration == registrations.end() || registration->second.refused) return nullptr;
-  if (registration->second.context.is_gone() &&
+  if (registration->second.context.is_gone_for_any() &&
       (WaitingCalls::in_thread_of_library || !register_memory(start, registration->second.bytes)))
     return nullptr;
   auto& known = registration->second.for_kernels;

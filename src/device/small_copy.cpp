@@ -46,7 +46,7 @@ void make_slots() {
 Slot Slot::take() {
   Slot slot;
   std::lock_guard lock(mutex);
-  if (context.is_gone()) {
+  if (context.is_gone_for_any()) {
     idle.clear();
     tried = false;
   }

@@ -103,7 +103,7 @@ void prepare_pageable_copies() {
   prepared = true;
   const WaitingCalls::Permission permission;
   void* made = nullptr;
-  if (context.is_gone()) pinned = nullptr;
+  if (context.is_gone_for_any()) pinned = nullptr;
   if (!pinned && permission.may_make() && allocate_pinned(2 * half, &made, &context) == Error::none)
     pinned = static_cast<char*>(made);
 }
@@ -129,7 +129,7 @@ Submission::Way Submission::way_of(const CopyItem& item) {
     way.direction = Direction::out;
   else if (from != MemoryKind::device)
     way.direction = Direction::in;
-  if (!pinned || context.is_gone()) return way;
+  if (!pinned || context.is_gone_for_any()) return way;
   if (to == MemoryKind::host)
     way.carried = Carried::to_host;
   else if (from == MemoryKind::host)

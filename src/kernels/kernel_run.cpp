@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bitset>
+#include <cstring>
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "base/library_thread.h"
@@ -25,7 +26,6 @@ using device::Error;
 
 namespace {
 
-constexpr int places = 1024;
 // The stream is queried only now and then, in case the kernel died.
 constexpr unsigned polls_between_questions = 4096;
 constexpr uint64_t bytes_per_block = 16 << 10;
@@ -40,12 +40,11 @@ struct KernelContext {
   device::Context context;
   unsigned move_blocks = 1;  // number of blocks that fill the device
   device::Stream stream = nullptr;
-  uint64_t* flags = nullptr;     // page-locked
-  uint32_t* counters = nullptr;  // on the device, zero when no kernel runs
-  std::bitset<places> taken;
-  uint64_t last_value = 0;
-  uint64_t over_at = 0;            // end of the last kernel, for the trace
-  Error state = Error::not_ready;  // result of creating this context
+  uint64_t* flag = nullptr;     // page-locked; each kernel stores its number, in their order
+  uint32_t* counter = nullptr;  // on the device, zero when no kernel runs
+  uint64_t last_number = 0;
+  uint64_t over_at = 0;              // end of the last kernel, for the trace
+  Attempt created = Attempt::later;  // this context
 };
 
 namespace {
@@ -53,9 +52,12 @@ namespace {
 std::mutex mutex;  // protects all contexts
 auto& contexts = *new std::map<int, KernelContext>;
 
+// Enough for the counter and for what the first kernel copies.
+constexpr size_t counter_bytes = 4 * sizeof(uint32_t);
+
 Error make(KernelContext& context, int device) {
   device::Runtime& runtime = *device::runtime();
-  void *flags = nullptr, *counters = nullptr;
+  void *flag = nullptr, *counter = nullptr;
   device::DeviceInfo info;
   context.device = device;
   context.context = device::Context(device);
@@ -63,16 +65,16 @@ Error make(KernelContext& context, int device) {
     context.move_blocks =
         static_cast<unsigned>(std::max(info.multiprocessors, 1)) * blocks_per_multiprocessor;
   Error error = runtime.create_stream(device, &context.stream, device::StreamKind::urgent);
-  if (error == Error::none) error = runtime.allocate_pinned(places * sizeof *context.flags, &flags, &device);
-  if (error == Error::none) error = runtime.allocate(device, places * sizeof *context.counters, &counters);
-  context.flags = static_cast<uint64_t*>(flags);
-  context.counters = static_cast<uint32_t*>(counters);
+  if (error == Error::none) error = runtime.allocate_pinned(counter_bytes, &flag, &device);
+  if (error == Error::none) error = runtime.allocate(device, counter_bytes, &counter);
+  context.flag = static_cast<uint64_t*>(flag);
+  context.counter = static_cast<uint32_t*>(counter);
   if (error != Error::none) return error;
   observe::name_stream(runtime.name(), runtime.native(context.stream), "Fairlead kernels");
-  std::fill_n(context.flags, places, uint64_t{0});
-  // The counters are copied to, not filled: filling takes a kernel, which may find no room beside the
-  // program's kernels. With ROCm a copy also takes a kernel, but in a queue of the library.
-  error = runtime.copy(counters, flags, places * sizeof *context.counters, context.stream);
+  std::memset(flag, 0, counter_bytes);
+  // The counter is copied to, not filled: filling takes a kernel, which may find no room beside the program's
+  // kernels. With ROCm a copy also takes a kernel, but in a queue of the library.
+  error = runtime.copy(counter, flag, counter_bytes, context.stream);
   return error == Error::none ? runtime.synchronize_stream(context.stream) : error;
 }
 
@@ -83,9 +85,9 @@ KernelContext& context_of(int device) {
     if (context.stream) (void)device::runtime()->destroy_stream(context.stream);
     context = KernelContext();
   }
-  if (context.state == Error::not_ready)
+  if (context.created == Attempt::later)
     if (const device::WaitingCalls::Permission permission; permission.may_make())
-      context.state = make(context, device);
+      context.created = make(context, device) == Error::none ? Attempt::made : Attempt::never;
   return context;
 }
 
@@ -98,19 +100,19 @@ unsigned blocks_for(uint64_t bytes) {
 }  // namespace
 
 bool copies_run_on(int device) {
-  return device >= 0 && copies_available(device) && context_of(device).state == Error::none;
+  return device >= 0 && copies_available(device) && context_of(device).created == Attempt::made;
 }
 
 bool moves_run_on(int device) {
-  return device >= 0 && moves_available(device) && context_of(device).state == Error::none;
+  return device >= 0 && moves_available(device) && context_of(device).created == Attempt::made;
 }
 
 bool swaps_run_on(int device) {
-  return device >= 0 && swap_available(device) && context_of(device).state == Error::none;
+  return device >= 0 && swap_available(device) && context_of(device).created == Attempt::made;
 }
 
 bool reductions_run_on(int device, ReduceOp op, Element element) {
-  return device >= 0 && reduce_available(device, op, element) && context_of(device).state == Error::none;
+  return device >= 0 && reduce_available(device, op, element) && context_of(device).created == Attempt::made;
 }
 
 KernelRun::~KernelRun() {
@@ -119,48 +121,44 @@ KernelRun::~KernelRun() {
 
 // `launch` receives the stream and the signal that the kernel must give.
 template <class Launch>
-Error KernelRun::start(int device, Launch launch) {
+Attempt KernelRun::start(int device, Launch launch) {
   KernelContext& context = context_of(device);
-  if (context.state != Error::none) return context.state;
+  if (context.created != Attempt::made) return context.created;
   std::lock_guard lock(mutex);
-  for (place_ = 0; place_ < places && context.taken[static_cast<size_t>(place_)]; ++place_) {
-  }
-  if (place_ == places) return Error::not_ready;
   context_ = &context;
   made_in_ = context.context;
-  if (!word_) tell({context.flags + place_, context.flags + place_}, ++context.last_value);
+  if (!word_) tell({context.flag, context.flag}, ++context.last_number);
   if (observe::tracing()) since_ = observe::now();
-  Error error =
-      launch(context.stream, Signal{context.counters + place_, word_.for_kernels, value_, own_memory_});
+  const Error error = launch(context.stream, Signal{context.counter, word_.for_kernels, value_, own_memory_});
   active_ = error == Error::none;
-  if (!active_) word_ = {};
-  context.taken[static_cast<size_t>(place_)] = active_;
-  return error;
+  if (active_) return Attempt::made;
+  word_ = {};
+  return error == Error::not_ready ? Attempt::later : Attempt::never;
 }
 
-Error KernelRun::reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
-                        void* const* to, int targets, uint64_t count, void* old) {
+Attempt KernelRun::reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
+                          void* const* to, int targets, uint64_t count, void* old) {
   return start(device, [&](device::Stream stream, const Signal& signal) {
     return launch_reduce(device, stream, op, element, from, sources, to, targets, count,
                          blocks_for(count * element_bytes(element)), signal, old);
   });
 }
 
-Error KernelRun::copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes) {
+Attempt KernelRun::copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes) {
   return start(device, [&](device::Stream stream, const Signal& signal) {
     return launch_copies(device, stream, items, count, blocks_for(bytes), signal);
   });
 }
 
-Error KernelRun::swap(int device, void* target, const void* compare, const void* wanted, void* old,
-                      unsigned bytes) {
+Attempt KernelRun::swap(int device, void* target, const void* compare, const void* wanted, void* old,
+                        unsigned bytes) {
   return start(device, [&](device::Stream stream, const Signal& signal) {
     return launch_swap(device, stream, target, compare, wanted, old, bytes, signal);
   });
 }
 
-Error KernelRun::move(int device, const Side& to, uint64_t to_at, const Side& from, uint64_t from_at,
-                      uint64_t bytes) {
+Attempt KernelRun::move(int device, const Side& to, uint64_t to_at, const Side& from, uint64_t from_at,
+                        uint64_t bytes) {
   return start(device, [&](device::Stream stream, const Signal& signal) {
     return launch_move(device, stream, to, to_at, from, from_at, bytes, context_->move_blocks, signal);
   });
@@ -174,12 +172,13 @@ Error KernelRun::poll() {
     word_ = {};
     return Error::failed;
   }
-  uint64_t seen = std::atomic_ref(*word_.address).load(std::memory_order_acquire);
-  Error error = seen == value_ ? Error::none : Error::not_ready;
+  // Later kernels store higher numbers.
+  auto is_over = [this] { return std::atomic_ref(*word_.address).load(std::memory_order_acquire) >= value_; };
+  Error error = is_over() ? Error::none : Error::not_ready;
   if (error == Error::not_ready && ++polls_ % polls_between_questions == 0) {
     error = device::runtime()->query_stream(context.stream);
     // The stream is over, but no signal was seen: read the flag once more.
-    if (error == Error::none && std::atomic_ref(*word_.address).load() != value_) error = Error::failed;
+    if (error == Error::none && !is_over()) error = Error::failed;
   }
   if (error == Error::not_ready) return error;
   std::lock_guard lock(mutex);
@@ -191,7 +190,6 @@ Error KernelRun::poll() {
   }
   active_ = false;
   word_ = {};
-  context.taken[static_cast<size_t>(place_)] = false;
   return error;
 }
 
@@ -199,10 +197,10 @@ Error KernelRun::poll() {
 void prepare_kernel_runs(int device) {
   (void)moves_run_on(device);
   if (!copies_run_on(device) || device::runtime()->query_loading(device) != Error::none) return;
-  uint32_t* const unused = context_of(device).counters + places - 1;
+  uint32_t* const unused = context_of(device).counter + 1;
   const device::CopyItem item{unused, unused, sizeof *unused};
   KernelRun run;
-  (void)run.copy(device, &item, 1, item.bytes);
+  std::ignore = run.copy(device, &item, 1, item.bytes);
 }
 
 void release_kernel_runs() {
@@ -210,8 +208,8 @@ void release_kernel_runs() {
   for (auto& [device, context] : contexts) {
     if (context.context.is_gone()) continue;
     if (context.stream) device::runtime()->destroy_stream(context.stream);
-    if (context.flags) device::runtime()->free_pinned(context.flags);
-    if (context.counters) device::runtime()->free(context.counters);
+    if (context.flag) device::runtime()->free_pinned(context.flag);
+    if (context.counter) device::runtime()->free(context.counter);
   }
   contexts.clear();
 }

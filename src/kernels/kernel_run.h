@@ -2,13 +2,15 @@
 //
 // A kernel of this library in flight, and how the CPU learns of its end: the kernel stores a word in
 // page-locked memory, which the CPU sees sooner than the driver would answer a query. Kernels run in a stream
-// of high priority, in the order of their launches. Thread-safe; a KernelRun belongs to one thread at a time.
+// of high priority, one after the other in the order of their launches, and any number may be in it.
+// Thread-safe; a KernelRun belongs to one thread at a time.
 
 #pragma once
 
 #include <atomic>
 #include <thread>
 
+#include "base/attempt.h"
 #include "device/context.h"
 #include "kernels/blocks.h"
 #include "kernels/reduce.h"
@@ -44,25 +46,23 @@ class KernelRun {
   }
   // Before the start: all that the kernel writes is memory of the GPU that runs it.
   void writes_own_memory() { own_memory_ = true; }
-  device::Error reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
-                       void* const* to, int targets, uint64_t count, void* old = nullptr);
-  device::Error copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
-  device::Error swap(int device, void* target, const void* compare, const void* wanted, void* old,
-                     unsigned bytes);
-  // not_ready: the maximum number of kernels is running, or the code is not loaded yet.
-  device::Error move(int device, const Side& to, uint64_t to_at, const Side& from, uint64_t from_at,
-                     uint64_t bytes);
+  // later: the code, or what all kernels of the device need, cannot be loaded or made now.
+  Attempt reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
+                 void* const* to, int targets, uint64_t count, void* old = nullptr);
+  Attempt copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
+  Attempt swap(int device, void* target, const void* compare, const void* wanted, void* old, unsigned bytes);
+  Attempt move(int device, const Side& to, uint64_t to_at, const Side& from, uint64_t from_at,
+               uint64_t bytes);
   // none: over, or never started.
   device::Error poll();
 
  private:
   template <class Launch>
-  device::Error start(int device, Launch launch);
+  Attempt start(int device, Launch launch);
 
   KernelContext* context_ = nullptr;
   device::Context made_in_;
-  int place_ = -1;  // index of the flag and of the counter
-  EndWord word_;    // the flag, unless the caller has given another one
+  EndWord word_;  // the flag of the device, unless the caller has given another one
   uint64_t value_ = 0;
   bool own_memory_ = false;
   unsigned polls_ = 0;

@@ -42,17 +42,19 @@ Known& known() {
   return *only;
 }
 
-Error allocate(TableMemory* memory) {
+Attempt allocate(TableMemory* memory) {
   const int place = memory->place;
   memory->context = Context(is_in_pool(*memory) ? in_pool_of(place) : place);
   if (is_in_pool(*memory)) {
     memory->address = device::pool_allocate(in_pool_of(place), memory->bytes);
-    return memory->address ? Error::none : Error::out_of_memory;
+    return memory->address ? Attempt::made : Attempt::never;
   }
   const device::WaitingCalls::Permission permission;
-  if (!permission.may_make()) return Error::out_of_memory;
-  return place == in_host_memory ? device::allocate_pinned(memory->bytes, &memory->address, &memory->context)
-                                 : device::runtime()->allocate(place, memory->bytes, &memory->address);
+  if (!permission.may_make()) return Attempt::later;
+  const Error error = place == in_host_memory
+                          ? device::allocate_pinned(memory->bytes, &memory->address, &memory->context)
+                          : device::runtime()->allocate(place, memory->bytes, &memory->address);
+  return error == Error::none ? Attempt::made : Attempt::never;
 }
 
 void free_table(const TableMemory& memory) {
@@ -65,15 +67,15 @@ void free_table(const TableMemory& memory) {
 // The caller holds the lock.
 void free_what_is_gone() {
   std::erase_if(known().idle, [](const auto& entry) {
-    const bool gone = entry.second.context.is_gone();
+    const bool gone = entry.second.context.is_gone_for_any();
     if (gone) free_table(entry.second);
     return gone;
   });
 }
 
 // Takes host memory if the program has filled the device, and memory of the pool if no other can be had now.
-Error take(int device, size_t bytes, TableMemory* memory) {
-  Error error = Error::out_of_memory;
+Attempt take(int device, size_t bytes, TableMemory* memory) {
+  Attempt outcome = Attempt::never;
   std::lock_guard lock(known().mutex);
   free_what_is_gone();
   for (int place : {device, in_host_memory, in_pool_of(device)}) {
@@ -81,14 +83,16 @@ Error take(int device, size_t bytes, TableMemory* memory) {
     if (auto found = known().idle.find({place, memory->bytes}); found != known().idle.end()) {
       *memory = found->second;
       known().idle.erase(found);
-      error = Error::none;
-    } else {
-      error = allocate(memory);
+      outcome = Attempt::made;
+    } else if (const Attempt allocated = allocate(memory); allocated != Attempt::never) {
+      outcome = allocated;
     }
-    if (error == Error::none) known().in_use[memory->address] = *memory;
-    if (error != Error::out_of_memory) return error;
+    if (outcome == Attempt::made) {
+      known().in_use[memory->address] = *memory;
+      break;
+    }
   }
-  return error;
+  return outcome;
 }
 
 // If the memory is gone, another table may have its address.
@@ -162,19 +166,19 @@ bool BlockList::operator==(const BlockList& other) const {
                                               });
 }
 
-Error BlockList::table_on(int device, kernels::BlockTable* table) const {
+Attempt BlockList::table_on(int device, kernels::BlockTable* table) const {
   std::lock_guard lock(mutex_);
   auto [entry, added] = tables_.try_emplace(device);
-  const bool gone = !added && entry->second.memory.context.is_gone();
+  const bool gone = !added && entry->second.memory.context.is_gone_for_any();
   if (gone) give_back(entry->second.memory);
   const bool lacks = added || gone;
-  Error error = lacks ? upload(device, &entry->second) : Error::none;
+  const Attempt outcome = lacks ? upload(device, &entry->second) : Attempt::made;
   *table = entry->second.on_device;
-  if (error != Error::none) tables_.erase(entry);
-  return error;
+  if (outcome != Attempt::made) tables_.erase(entry);
+  return outcome;
 }
 
-Error BlockList::upload(int device, Table* table) const {
+Attempt BlockList::upload(int device, Table* table) const {
   size_t count = blocks_.size();
   // About as many buckets as blocks: a bucket then holds one or two.
   unsigned shift = static_cast<unsigned>(std::bit_width(std::max<uint64_t>(bytes_ / count, 1)) - 1);
@@ -182,7 +186,7 @@ Error BlockList::upload(int device, Table* table) const {
   size_t block_bytes = count * (equal_bytes_ ? sizeof(int64_t) : sizeof(Block));
   size_t bytes = block_bytes + buckets * sizeof(uint32_t);
   HostBuffer image(bytes);
-  if (!image.data()) return Error::out_of_memory;
+  if (!image.data()) return Attempt::never;
   if (equal_bytes_) {
     auto offsets = reinterpret_cast<int64_t*>(image.data());
     for (size_t i = 0; i < count; ++i) offsets[i] = blocks_[i].offset;
@@ -196,16 +200,16 @@ Error BlockList::upload(int device, Table* table) const {
     firsts[buckets - 1] = static_cast<uint32_t>(count - 1);
   }
   TableMemory memory;
-  if (Error error = take(device, bytes, &memory); error != Error::none) return error;
-  if (Error error = device::copy_now(device, memory.address, image.data(), bytes); error != Error::none) {
+  if (const Attempt taken = take(device, bytes, &memory); taken != Attempt::made) return taken;
+  if (device::copy_now(device, memory.address, image.data(), bytes) != Error::none) {
     give_back(memory);
-    return error;
+    return Attempt::never;
   }
   *table = {{memory.address, nullptr, equal_bytes_, bits_, shift}, memory};
   if (!equal_bytes_)
     table->on_device.buckets =
         reinterpret_cast<const uint32_t*>(static_cast<const char*>(memory.address) + block_bytes);
-  return Error::none;
+  return Attempt::made;
 }
 
 void release_block_tables() {

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/attempt.h"
 #include "device/context.h"
 #include "kernels/blocks.h"
 #include "packing/tree.h"
@@ -44,7 +45,7 @@ class BlockList {
   uint64_t mean_block() const { return bytes_ / blocks_.size(); }
 
   // The copy in the memory of this device, for kernels there.
-  device::Error table_on(int device, kernels::BlockTable* table) const;
+  Attempt table_on(int device, kernels::BlockTable* table) const;
 
   bool operator==(const BlockList& other) const;
 
@@ -56,7 +57,7 @@ class BlockList {
     kernels::BlockTable on_device;
     TableMemory memory;
   };
-  device::Error upload(int device, Table* table) const;
+  Attempt upload(int device, Table* table) const;
 
   std::vector<kernels::Block> blocks_;
   uint64_t bytes_;

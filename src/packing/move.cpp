@@ -178,13 +178,11 @@ Error Move::enqueue(int device, const View& to, const View& from, uint64_t bytes
 
 Error Move::launch() {
   kernels::Side to, from;
-  Error error = to_.side_on(device_, &to);
-  if (error == Error::none) error = from_.side_on(device_, &from);
-  if (error != Error::none) return error;
-  error = run_.move(device_, to, to_at_, from, from_at_, bytes_);
-  // The maximum number of kernels is running: poll() retries after one of them has ended.
-  waits_ = error == Error::not_ready && possible(device_);
-  return waits_ ? Error::none : error;
+  Attempt attempt = to_.side_on(device_, &to);
+  if (attempt == Attempt::made) attempt = from_.side_on(device_, &from);
+  if (attempt == Attempt::made) attempt = run_.move(device_, to, to_at_, from, from_at_, bytes_);
+  waits_ = attempt == Attempt::later;  // poll() tries again
+  return attempt == Attempt::never ? Error::failed : Error::none;
 }
 
 Error Move::poll() {

@@ -44,7 +44,7 @@ class Move {
   View to_, from_;
   uint64_t to_at_ = 0, from_at_ = 0, bytes_ = 0;
   int device_ = -1;
-  bool waits_ = false;  // for another kernel to end
+  bool waits_ = false;  // for what its kernel needs
   device::Copy copy_;
   kernels::KernelRun run_;
 };

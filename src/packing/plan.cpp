@@ -76,10 +76,10 @@ uint64_t View::copies() const {
   return pieces;
 }
 
-Error View::side_on(int device, kernels::Side* side) const {
+Attempt View::side_on(int device, kernels::Side* side) const {
   side->address = address_;
   side->shape = shape_;
-  return list_ ? list_->table_on(device, &side->table) : Error::none;
+  return list_ ? list_->table_on(device, &side->table) : Attempt::made;
 }
 
 std::shared_ptr<const Plan> Plan::make(const Tree& element, int64_t extent, size_t most) {

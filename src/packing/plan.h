@@ -54,8 +54,8 @@ class View {
   Rows rows_at(uint64_t position) const;
   // The number of such groups of blocks in the buffer.
   uint64_t copies() const;
-  // Describes the buffer for a kernel on this device; returns none, not_ready or failed.
-  device::Error side_on(int device, kernels::Side* side) const;
+  // Describes the buffer for a kernel on this device.
+  Attempt side_on(int device, kernels::Side* side) const;
 
  private:
   void* address_ = nullptr;

@@ -82,9 +82,9 @@ Error by_kernel(const Combination& combination, const Buffer& target, uint64_t t
   kernels::KernelRun run;
   const void* both[] = {into.address(), from.address()};
   void* changed = into.address();
-  error = run.reduce(device, combination.kernel_op, combination.kernel_element, both, 2, &changed, 1,
-                     bytes / combination.element_bytes, before ? before->address() : nullptr);
-  if (error != Error::none) return Error::not_supported;
+  if (run.reduce(device, combination.kernel_op, combination.kernel_element, both, 2, &changed, 1,
+                 bytes / combination.element_bytes, before ? before->address() : nullptr) != Attempt::made)
+    return Error::not_supported;
   error = wait(run);
   if (error == Error::none) error = into.bring_back();
   if (error == Error::none && before) error = before->bring_back();
@@ -159,7 +159,7 @@ Error swap_by_kernel(const Buffer& target, const Buffer& compare, const Buffer& 
     if (Error error = read->fetch(); error != Error::none) return error;
   kernels::KernelRun run;
   if (run.swap(device, element.address(), expected.address(), next.address(), found.address(),
-               static_cast<unsigned>(bytes)) != Error::none)
+               static_cast<unsigned>(bytes)) != Attempt::made)
     return Error::not_supported;
   Error error = wait(run);
   if (error == Error::none) error = element.bring_back();

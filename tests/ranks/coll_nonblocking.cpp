@@ -234,6 +234,27 @@ RANK_TEST(icollectives, hundreds_outstanding, 2) {
   MUST(MPI_Comm_free(&other));
 }
 
+// As many reductions wait as communicators and their slots allow, each with a kernel of its own.
+RANK_TEST(icollectives, thousands_of_kernels_outstanding, 2) {
+  constexpr size_t communicators = 250, each = 8, count = 2000;
+  std::vector<MPI_Comm> comms(communicators);
+  for (MPI_Comm& comm : comms) MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  Memory in(Place::device, count * sizeof(float)), out(Place::device, communicators * each * in.bytes());
+  const std::vector<float> mine(count, static_cast<float>(rank + 1));
+  in.write(mine.data(), in.bytes());
+  std::vector<MPI_Request> requests(communicators * each, MPI_REQUEST_NULL);
+  for (size_t i = 0; i < requests.size(); ++i)
+    MUST(MPI_Iallreduce(in, out.data() + i * in.bytes(), count, MPI_FLOAT, MPI_SUM, comms[i % communicators],
+                        &requests[i]));
+  MUST(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE));
+  std::vector<float> sums(requests.size() * count);
+  out.read(sums.data(), out.bytes());
+  const float sum = static_cast<float>(size * (size + 1) / 2);
+  const auto wrong = std::find_if(sums.begin(), sums.end(), [&](float found) { return found != sum; });
+  EXPECT(wrong == sums.end(), "sum %td is %g, not %g", wrong - sums.begin(), *wrong, sum);
+  for (MPI_Comm& comm : comms) MUST(MPI_Comm_free(&comm));
+}
+
 // The host MPI refuses what is staged when it is its turn: the program's handler is told once.
 RANK_TEST(icollectives, tell_of_an_error_once, 1) {
   MPI_Comm comm;

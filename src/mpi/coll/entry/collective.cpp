@@ -253,7 +253,7 @@ bool reduce_on_gpu(const void* inbuf, void* inoutbuf, MPI_Count count, MPI_Datat
   kernels::KernelRun run;
   const void* from[] = {inbuf, inoutbuf};
   if (run.reduce(in.device, kernel, element, from, 2, &inoutbuf, 1, static_cast<uint64_t>(count)) !=
-      device::Error::none)
+      Attempt::made)
     return false;
   device::Error state;
   while ((state = run.poll()) == device::Error::not_ready) {

@@ -142,7 +142,7 @@ void SliceExchange::reduce() {
     for (size_t node = 0; node < nodes; ++node) from.push_back(parts + node * bytes);
     void* target = to;
     if (kernel_.reduce(device, op, element, from.data(), static_cast<int>(nodes), &target, 1, count) ==
-        device::Error::none)
+        Attempt::made)
       return;
   }
   std::copy_n(parts, bytes, to);
