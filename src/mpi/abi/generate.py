@@ -89,6 +89,24 @@ def object_of(form):
     return next(parameters[name] for name in ("fh", "win", "session", "comm") if name in parameters)
 
 
+def gathers(form, comms, value):
+    """The processes that make a blocking call together meet before it (src/mpi/core/gather.h)."""
+    parameters = {p.name: p for p in form.row.parameters}
+    groups = [p for p in form.row.parameters if p.type == "MPI_Group"]
+    if "peer_comm" in parameters:
+        names = ("local_comm", "local_leader", "peer_comm", "remote_leader")
+        return [f"gather_leaders_before({', '.join(value(parameters[name]) for name in names)});"]
+    # A communicator is made by its whole parent, or by a group alone.
+    if groups and (not comms or "tag" in parameters):
+        return [f"gather_groups_before({', '.join(map(value, groups))});"]
+    for kind, handles in (("", comms), ("file_", ["fh"]), ("window_", ["win"])):
+        for p in handles:
+            p = parameters.get(p) if isinstance(p, str) else p
+            if p:
+                return [f"gather_{kind}before({value(p)});"]
+    return []
+
+
 def around(form, value):
     """What is done before and after a call of the host MPI; `value` reads the handle of a parameter."""
     before = []
@@ -98,11 +116,7 @@ def around(form, value):
     if form.row.call == "blocks" or form.row.family == "communicator":
         before += [f"await_turn({value(p)});" for p in comms]
     if form.row.call == "blocks":
-        if form.row.name == "Comm_create_group":  # collective over the group alone
-            before += [f"gather_group_before({value(p)});" for p in form.row.parameters if p.name == "group"]
-        else:
-            before += [f"gather_before({value(p)});" for p in comms if p.name == "comm"]
-        before.append("BlockingHostCall blocking_call;")
+        before += [*gathers(form, comms, value), "BlockingHostCall blocking_call;"]
     if "begins_session" in form.row.words:
         before.insert(0, f"SessionInit begun({value(form.row.parameters[0])});")
     if "ends_session" in form.row.words:
@@ -303,7 +317,9 @@ def file_access(form):
         alone = form.row.call == "blocks" and not begins and not re.search("_(all|shared|ordered)", name)
         place = ("offset" if "offset" in names else
                  "shared_pointer" if re.search("_(shared|ordered)", name) else "own_pointer")
-        fields = ["fh", "{const_cast<void*>(buf), count, datatype}", str(writes).lower(), place, str(alone).lower()]
+        together = form.row.call == "blocks" and re.search("_(all|ordered)", name) is not None
+        fields = ["fh", "{const_cast<void*>(buf), count, datatype}", str(writes).lower(), place, str(alone).lower(),
+                  str(together).lower()]
         call = [f"const FileCall call{{{', '.join(fields)}}};"]
         further = "MPI_Offset further" if "offset" in names else "MPI_Offset"
         inner = [further, "void* buf", "MPI_Count count", "MPI_Datatype datatype",
@@ -453,7 +469,8 @@ def fortran_entry(form):
         body.append(f"report(ierror, {fortran_calls(form)}({', '.join(values)}));")
     else:
         def value(p):
-            return f"{FORTRAN_HANDLES[p.type]}::from({p.name})"
+            handle = FORTRAN_HANDLES.get(p.type)
+            return f"{handle}::from({p.name})" if handle else f"*{p.name}"
 
         body = record_and_forward(form, f"return {host}")
         before, after = around(form, value)

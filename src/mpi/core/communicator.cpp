@@ -11,6 +11,7 @@
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/hooks.h"
+#include "mpi/core/gather.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
 #include "mpi/info/memory_kinds.h"
@@ -154,6 +155,7 @@ FAIRLEAD_MPI(Comm_disconnect, (MPI_Comm * comm)) {
   forget_assertion(object_id(*comm));
   for (Backoff backoff; has_messages_on(*comm); backoff.pause()) engine().progress();
   const int error = end_operations_on(*comm);
+  gather_before(*comm);
   BlockingHostCall blocking_call;
   const int result = real.Comm_disconnect(comm);
   return result == MPI_SUCCESS ? error : result;

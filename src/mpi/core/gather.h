@@ -2,33 +2,55 @@
 //
 // Synchronizes ranks before a call that only the host MPI can complete. A rank that is blocked in such a call
 // answers no messages of an active-message window, and other ranks may need its answer before they reach the
-// same call: MPI_Win_unlock of one rank, MPI_Barrier of all. Therefore all ranks that make the call, those of
-// the communicator or of a group, first meet in a polled barrier, if all of them belong to such a window. If
-// several threads share MPI, the ranks do without the barrier: one thread may create or free a window before
-// the other ranks have seen it, and the progress thread answers for blocked threads.
+// same call: MPI_Win_unlock of one rank, MPI_Barrier of all. Therefore those of the ranks that make the call
+// which belong to such a window first meet, in a way that polls. If all ranks of a window have
+// MPI_THREAD_MULTIPLE, they do without: one thread may create or free a window before the other ranks have
+// seen it, and the progress thread answers for blocked threads.
 
 #pragma once
 
 #include <atomic>
 
-#include "mpi/core/hooks.h"
+#include "mpi/abi/host_mpi.h"
 
 namespace fairlead::mpi {
 
 namespace detail {
-// Number of this rank's windows that need the barrier.
+// Number of this rank's windows that need it.
 inline std::atomic<int> gathering{0};
+inline bool gathers() {
+  return gathering.load(std::memory_order_relaxed) > 0;
+}
+void gather_comm(MPI_Comm comm);
+void gather_file(MPI_File file);
+void gather_window(MPI_Win win);
+void gather_groups(MPI_Group group, MPI_Group other);
+void gather_leaders(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader);
 }  // namespace detail
 
-inline void gather_before(MPI_Comm comm, MPI_Group group = MPI_GROUP_NULL) {
-  if (detail::gathering.load(std::memory_order_relaxed) == 0) [[likely]]
-    return;
-  for (const Hooks& hooks : all_hooks())
-    if (hooks.gather) hooks.gather(comm, group);
+// The call is collective over what is named here; over both groups of an inter-communicator. Nothing is done
+// for null handles.
+inline void gather_before(MPI_Comm comm) {
+  if (detail::gathers()) [[unlikely]]
+    detail::gather_comm(comm);
 }
-// For a call that only the members of the group make.
-inline void gather_group_before(MPI_Group group) {
-  gather_before(MPI_COMM_NULL, group);
+inline void gather_file_before(MPI_File file) {
+  if (detail::gathers()) [[unlikely]]
+    detail::gather_file(file);
+}
+inline void gather_window_before(MPI_Win win) {
+  if (detail::gathers()) [[unlikely]]
+    detail::gather_window(win);
+}
+inline void gather_groups_before(MPI_Group group, MPI_Group other = MPI_GROUP_NULL) {
+  if (detail::gathers()) [[unlikely]]
+    detail::gather_groups(group, other);
+}
+// The arguments of MPI_Intercomm_create, the last two of which only the leader knows.
+inline void gather_leaders_before(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm,
+                                  int remote_leader) {
+  if (detail::gathers()) [[unlikely]]
+    detail::gather_leaders(local_comm, local_leader, peer_comm, remote_leader);
 }
 
 }  // namespace fairlead::mpi

@@ -27,9 +27,9 @@ struct Hooks {
   // Called in each round of progress, without the lock: for host MPI functions that may call the program's
   // error handler, or MPI functions by their public names.
   void (*poll)() = nullptr;
-  // Called before a call that only the host MPI can complete (gather.h): collective over this communicator,
-  // or over this group, where that is null.
-  void (*gather)(MPI_Comm, MPI_Group) = nullptr;
+  // Called before a call that only the host MPI can complete (gather.h): these members make it together. They
+  // are those of the communicator, if that is not null.
+  void (*gather)(MPI_Group, MPI_Comm) = nullptr;
   // A window of this communicator has been made.
   void (*made_window)(MPI_Comm, MPI_Win) = nullptr;
   // Makes an operation of a receive in flight (forwarded_receives.h).

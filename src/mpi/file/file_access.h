@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "mpi/core/gather.h"
 #include "mpi/core/interception.h"
 
 namespace fairlead::mpi {
@@ -26,6 +27,7 @@ struct FileCall {
   // May several calls of the host MPI read or write the bytes one after the other? Not if other ranks take
   // part, nor at the shared file pointer, which other ranks move.
   bool may_split = false;
+  bool together = false;  // a blocking call that all ranks of the file make
 };
 
 template <class Result>
@@ -61,6 +63,7 @@ int call_host(const FileCall& call, const Host& host, Result* result) {
 
 template <class Host>
 int access_file(FileCall call, MPI_Status* status, const Host& host) {
+  if (call.together) gather_file_before(call.file);
   if (file::is_staged(&call)) return file::access_staged(call, status, host);
   BlockingHostCall blocking_call;
   return file::call_host(call, host, status);
@@ -74,6 +77,7 @@ int start_file_access(FileCall call, MPI_Request* request, const Host& host) {
 
 template <class Host>
 int begin_file_access(FileCall call, const Host& host) {
+  gather_file_before(call.file);
   if (file::is_staged(&call)) return file::begin_staged(call, host);
   BlockingHostCall blocking_call;
   return file::call_host<Host, MPI_Status>(call, host, nullptr);
@@ -81,6 +85,7 @@ int begin_file_access(FileCall call, const Host& host) {
 
 template <class Host>
 int end_file_access(MPI_File file, void* buf, MPI_Status* status, const Host& host) {
+  gather_file_before(file);
   int result;
   if (file::any_begun() && file::end_staged(file, buf, status, host, &result)) return result;
   BlockingHostCall blocking_call;

@@ -75,22 +75,6 @@ static void advance_windows() {
   for (const auto& window : registry().by_messages) window->accesses().advance();
 }
 
-// Finds a window that these members know of and no thread serves: the same one on each of them, because all
-// have made their common windows in one order. `ranks` are theirs in it. Null if there is none.
-static std::shared_ptr<Window> window_of(MPI_Group members, std::vector<int>* ranks) {
-  std::vector<std::shared_ptr<Window>> by_messages;
-  {
-    std::lock_guard lock(engine().mutex());
-    by_messages = registry().by_messages;
-  }
-  for (std::shared_ptr<Window>& window : by_messages) {
-    if (window->is_served()) continue;
-    *ranks = window->targets().ranks_of(members);
-    if (std::find(ranks->begin(), ranks->end(), MPI_UNDEFINED) == ranks->end()) return std::move(window);
-  }
-  return nullptr;
-}
-
 // A barrier of some ranks of a window: in each step, a rank tells the next one that it and those before it
 // are here, in steps of 1, 2, 4 and so on.
 static void meet(const Targets& targets, const std::vector<int>& ranks) {
@@ -107,23 +91,40 @@ static void meet(const Targets& targets, const std::vector<int>& ranks) {
   }
 }
 
-static void gather_members(MPI_Comm comm, MPI_Group group) {
-  std::vector<int> ranks;
-  if (comm == MPI_COMM_NULL) {
-    if (group == MPI_GROUP_NULL) return;
-    if (const std::shared_ptr<Window> window = window_of(group, &ranks)) meet(window->targets(), ranks);
-    return;
+// All know the windows to which they belong, and have made those that they share in one order. Those members
+// that belong to a window meet, unless they have met with more of them. Where all belong to it, a barrier of
+// the host MPI on their communicator cannot meet one that other threads make on another.
+static void gather_members(MPI_Group members, MPI_Comm comm) {
+  std::vector<std::shared_ptr<Window>> by_messages;
+  {
+    std::lock_guard lock(engine().mutex());
+    by_messages = registry().by_messages;
   }
-  int inter = 0;
-  PMPI_Comm_test_inter(comm, &inter);
-  if (inter) return;
-  MPI_Group members;
-  PMPI_Comm_group(comm, &members);
-  const bool known = window_of(members, &ranks) != nullptr;
-  PMPI_Group_free(&members);
-  MPI_Request request = MPI_REQUEST_NULL;
-  if (known && ranks.size() > 1 && real.Ibarrier(comm, &request) == MPI_SUCCESS)
-    poll_until_complete(&request, MPI_STATUS_IGNORE);
+  std::vector<std::vector<bool>> met;
+  for (const std::shared_ptr<Window>& window : by_messages) {
+    if (window->threads() == Window::Threads::all) continue;
+    const std::vector<int> ranks = window->targets().ranks_of(members);
+    std::vector<int> here;
+    std::vector<bool> are_here;
+    for (int rank : ranks) {
+      are_here.push_back(rank != MPI_UNDEFINED);
+      if (are_here.back()) here.push_back(rank);
+    }
+    auto includes_all = [&](const std::vector<bool>& others) {
+      return std::ranges::equal(others, are_here, [](bool there, bool is_here) { return there || !is_here; });
+    };
+    if (here.size() < 2 || std::ranges::any_of(met, includes_all)) continue;
+    if (here.size() == ranks.size() && comm != MPI_COMM_NULL) {
+      MPI_Request request = MPI_REQUEST_NULL;
+      if (real.Ibarrier(comm, &request) == MPI_SUCCESS) poll_until_complete(&request, MPI_STATUS_IGNORE);
+    } else if (window->threads() == Window::Threads::none) {
+      meet(window->targets(), here);
+    } else {
+      continue;
+    }
+    if (here.size() == ranks.size()) return;
+    met.push_back(std::move(are_here));
+  }
 }
 
 [[maybe_unused]] static const bool hooked = add_hooks({.advance = advance_windows, .gather = gather_members});
@@ -156,7 +157,10 @@ int Window::create(void* base, MPI_Aint size, MPI_Aint disp_unit, int flavor, bo
   if (int result = targets.create(base, size, disp_unit, flavor == MPI_WIN_FLAVOR_DYNAMIC, comm);
       result != MPI_SUCCESS)
     return result;
-  window->is_served_ = targets.by_messages() && targets.all_say(engine().threads());
+  if (targets.by_messages())
+    window->threads_ = targets.all_say(engine().threads())    ? Threads::all
+                       : targets.all_say(!engine().threads()) ? Threads::none
+                                                              : Threads::some;
   if (targets.by_messages() && targets.rank() == 0)
     log_line(LogLevel::info, "some targets of a window of %d ranks are active-message targets",
              targets.size());

@@ -30,8 +30,10 @@ class Window : public std::enable_shared_from_this<Window> {
   Accesses& accesses() { return accesses_; }
   Epochs& epochs() { return epochs_; }
 
-  // Does a progress thread answer for every rank that is blocked in the host MPI?
-  bool is_served() const { return is_served_; }
+  // Which ranks have MPI_THREAD_MULTIPLE, so that a progress thread answers for those that are blocked in the
+  // host MPI? Known of windows with active-message targets.
+  enum class Threads { none, some, all };
+  Threads threads() const { return threads_; }
   // The value of MPI_WIN_BASE and the other predefined window attributes; null for any other key.
   const void* attribute(int keyval) const;
   // Raises the error through the window's error handler. `about` names what failed.
@@ -42,7 +44,8 @@ class Window : public std::enable_shared_from_this<Window> {
   Window() = default;
 
   MPI_Win handle_ = MPI_WIN_NULL;
-  bool owned_ = false, is_served_ = false;
+  bool owned_ = false;
+  Threads threads_ = Threads::none;
   device::Context context_;  // of memory that is owned
   // The values that MPI_Win_get_attr returns.
   void* base_ = nullptr;

@@ -169,6 +169,21 @@ int synchronize(MPI_Win win, int ended, int (Epochs::*ours)(Parameters...), Host
       });
 }
 
+// Answers the accesses of other ranks to active-message targets meanwhile: origins may make them before
+// MPI_Win_complete.
+int wait_in_host(MPI_Win win) {
+  if (!intercepting() || !detail::gathers()) {
+    BlockingHostCall blocking_call;
+    return real.Win_wait(win);
+  }
+  int over = 0, result = real.Win_test(win, &over);
+  for (Backoff backoff; result == MPI_SUCCESS && !over; result = real.Win_test(win, &over)) {
+    engine().progress();
+    backoff.pause();
+  }
+  return result;
+}
+
 }  // namespace
 }  // namespace fairlead::mpi
 
@@ -280,6 +295,7 @@ FAIRLEAD_MPI(Win_free, (MPI_Win * win)) {
   forget_assertion(object_id(*win));
   if (std::shared_ptr<Window> window = find_window(*win)) return window->free(win);
   if (any_staged()) finish_staged(*win, all_targets);
+  gather_window_before(*win);
   BlockingHostCall blocking_call;
   return real.Win_free(win);
 }
@@ -302,6 +318,7 @@ FAIRLEAD_MPI(Win_fence, (int assert, MPI_Win win)) {
   CallRecord record(Function::Win_fence);
   constexpr int known = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
   if (host_refuses(assert & ~known, win)) return real.Win_fence(assert, win);
+  if (intercepting() && !find_window(win)) gather_window_before(win);
   return synchronize(win, all_targets, &Epochs::fence, real.Win_fence, assert);
 }
 
@@ -327,7 +344,8 @@ FAIRLEAD_MPI(Win_complete, (MPI_Win win)) {
 
 FAIRLEAD_MPI(Win_wait, (MPI_Win win)) {
   CallRecord record(Function::Win_wait);
-  return synchronize(win, no_target, &Epochs::wait, real.Win_wait);
+  return on_window(
+      win, [](Window& window) { return window.epochs().wait(); }, [&] { return wait_in_host(win); });
 }
 
 FAIRLEAD_MPI(Win_test, (MPI_Win win, int* flag)) {

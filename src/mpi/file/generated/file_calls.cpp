@@ -15,7 +15,7 @@ FAIRLEAD_MPI(File_read_at, (MPI_File fh, MPI_Offset offset, void* buf, int count
   CallRecord record(Function::File_read_at);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_at(fh, offset, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, true};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, true, false};
   return access_file(call, status, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_at(fh, offset + further, buf, static_cast<int>(count), datatype, status);
@@ -27,7 +27,7 @@ FAIRLEAD_MPI(File_read_at_c, (MPI_File fh, MPI_Offset offset, void* buf, MPI_Cou
   CallRecord record(Function::File_read_at_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_at_c(fh, offset, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, true};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, true, false};
   return access_file(call, status, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_at_c(fh, offset + further, buf, count, datatype, status);
@@ -39,7 +39,7 @@ FAIRLEAD_MPI(File_read_at_all, (MPI_File fh, MPI_Offset offset, void* buf, int c
   CallRecord record(Function::File_read_at_all);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_at_all(fh, offset, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false, true};
   return access_file(call, status, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_at_all(fh, offset + further, buf, static_cast<int>(count), datatype, status);
@@ -51,7 +51,7 @@ FAIRLEAD_MPI(File_read_at_all_c, (MPI_File fh, MPI_Offset offset, void* buf, MPI
   CallRecord record(Function::File_read_at_all_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_at_all_c(fh, offset, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false, true};
   return access_file(call, status, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_at_all_c(fh, offset + further, buf, count, datatype, status);
@@ -63,7 +63,7 @@ FAIRLEAD_MPI(File_iread_at, (MPI_File fh, MPI_Offset offset, void* buf, int coun
   CallRecord record(Function::File_iread_at);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iread_at(fh, offset, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false, false};
   return start_file_access(call, request, [=](MPI_Offset further, void* buf, MPI_Count count,
       MPI_Datatype datatype, MPI_Request* request) {
     return real.File_iread_at(fh, offset + further, buf, static_cast<int>(count), datatype, request);
@@ -75,7 +75,7 @@ FAIRLEAD_MPI(File_iread_at_c, (MPI_File fh, MPI_Offset offset, void* buf, MPI_Co
   CallRecord record(Function::File_iread_at_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iread_at_c(fh, offset, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false, false};
   return start_file_access(call, request, [=](MPI_Offset further, void* buf, MPI_Count count,
       MPI_Datatype datatype, MPI_Request* request) {
     return real.File_iread_at_c(fh, offset + further, buf, count, datatype, request);
@@ -87,7 +87,7 @@ FAIRLEAD_MPI(File_iread_at_all, (MPI_File fh, MPI_Offset offset, void* buf, int 
   CallRecord record(Function::File_iread_at_all);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iread_at_all(fh, offset, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false, false};
   return start_file_access(call, request, [=](MPI_Offset further, void* buf, MPI_Count count,
       MPI_Datatype datatype, MPI_Request* request) {
     return real.File_iread_at_all(fh, offset + further, buf, static_cast<int>(count), datatype, request);
@@ -99,7 +99,7 @@ FAIRLEAD_MPI(File_iread_at_all_c, (MPI_File fh, MPI_Offset offset, void* buf, MP
   CallRecord record(Function::File_iread_at_all_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iread_at_all_c(fh, offset, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false, false};
   return start_file_access(call, request, [=](MPI_Offset further, void* buf, MPI_Count count,
       MPI_Datatype datatype, MPI_Request* request) {
     return real.File_iread_at_all_c(fh, offset + further, buf, count, datatype, request);
@@ -110,7 +110,7 @@ FAIRLEAD_MPI(File_read, (MPI_File fh, void* buf, int count, MPI_Datatype datatyp
   CallRecord record(Function::File_read);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, true};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, true, false};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read(fh, buf, static_cast<int>(count), datatype, status);
@@ -122,7 +122,7 @@ FAIRLEAD_MPI(File_read_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatype
   CallRecord record(Function::File_read_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_c(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, true};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, true, false};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_c(fh, buf, count, datatype, status);
@@ -133,7 +133,7 @@ FAIRLEAD_MPI(File_read_all, (MPI_File fh, void* buf, int count, MPI_Datatype dat
   CallRecord record(Function::File_read_all);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_all(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false, true};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_all(fh, buf, static_cast<int>(count), datatype, status);
@@ -145,7 +145,7 @@ FAIRLEAD_MPI(File_read_all_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Data
   CallRecord record(Function::File_read_all_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_all_c(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false, true};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_all_c(fh, buf, count, datatype, status);
@@ -156,7 +156,7 @@ FAIRLEAD_MPI(File_iread, (MPI_File fh, void* buf, int count, MPI_Datatype dataty
   CallRecord record(Function::File_iread);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iread(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iread(fh, buf, static_cast<int>(count), datatype, request);
@@ -168,7 +168,7 @@ FAIRLEAD_MPI(File_iread_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Datatyp
   CallRecord record(Function::File_iread_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iread_c(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iread_c(fh, buf, count, datatype, request);
@@ -180,7 +180,7 @@ FAIRLEAD_MPI(File_iread_all, (MPI_File fh, void* buf, int count, MPI_Datatype da
   CallRecord record(Function::File_iread_all);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iread_all(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iread_all(fh, buf, static_cast<int>(count), datatype, request);
@@ -192,7 +192,7 @@ FAIRLEAD_MPI(File_iread_all_c, (MPI_File fh, void* buf, MPI_Count count, MPI_Dat
   CallRecord record(Function::File_iread_all_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iread_all_c(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iread_all_c(fh, buf, count, datatype, request);
@@ -204,7 +204,7 @@ FAIRLEAD_MPI(File_read_shared, (MPI_File fh, void* buf, int count, MPI_Datatype 
   CallRecord record(Function::File_read_shared);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_shared(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false, false};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_shared(fh, buf, static_cast<int>(count), datatype, status);
@@ -216,7 +216,7 @@ FAIRLEAD_MPI(File_read_shared_c, (MPI_File fh, void* buf, MPI_Count count, MPI_D
   CallRecord record(Function::File_read_shared_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_shared_c(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false, false};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_shared_c(fh, buf, count, datatype, status);
@@ -228,7 +228,7 @@ FAIRLEAD_MPI(File_iread_shared, (MPI_File fh, void* buf, int count, MPI_Datatype
   CallRecord record(Function::File_iread_shared);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iread_shared(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iread_shared(fh, buf, static_cast<int>(count), datatype, request);
@@ -240,7 +240,7 @@ FAIRLEAD_MPI(File_iread_shared_c, (MPI_File fh, void* buf, MPI_Count count, MPI_
   CallRecord record(Function::File_iread_shared_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iread_shared_c(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iread_shared_c(fh, buf, count, datatype, request);
@@ -252,7 +252,7 @@ FAIRLEAD_MPI(File_read_ordered, (MPI_File fh, void* buf, int count, MPI_Datatype
   CallRecord record(Function::File_read_ordered);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_ordered(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false, true};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_ordered(fh, buf, static_cast<int>(count), datatype, status);
@@ -264,7 +264,7 @@ FAIRLEAD_MPI(File_read_ordered_c, (MPI_File fh, void* buf, MPI_Count count, MPI_
   CallRecord record(Function::File_read_ordered_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_ordered_c(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false, true};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_read_ordered_c(fh, buf, count, datatype, status);
@@ -276,7 +276,7 @@ FAIRLEAD_MPI(File_read_at_all_begin, (MPI_File fh, MPI_Offset offset, void* buf,
   CallRecord record(Function::File_read_at_all_begin);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_at_all_begin(fh, offset, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false, true};
   return begin_file_access(call, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_read_at_all_begin(fh, offset + further, buf, static_cast<int>(count), datatype);
@@ -288,7 +288,7 @@ FAIRLEAD_MPI(File_read_at_all_begin_c, (MPI_File fh, MPI_Offset offset, void* bu
   CallRecord record(Function::File_read_at_all_begin_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_at_all_begin_c(fh, offset, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, offset, false, true};
   return begin_file_access(call, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_read_at_all_begin_c(fh, offset + further, buf, count, datatype);
@@ -307,7 +307,7 @@ FAIRLEAD_MPI(File_read_all_begin, (MPI_File fh, void* buf, int count, MPI_Dataty
   CallRecord record(Function::File_read_all_begin);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_all_begin(fh, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false, true};
   return begin_file_access(call, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_read_all_begin(fh, buf, static_cast<int>(count), datatype);
@@ -318,7 +318,7 @@ FAIRLEAD_MPI(File_read_all_begin_c, (MPI_File fh, void* buf, MPI_Count count, MP
   CallRecord record(Function::File_read_all_begin_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_all_begin_c(fh, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, own_pointer, false, true};
   return begin_file_access(call, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_read_all_begin_c(fh, buf, count, datatype);
@@ -337,7 +337,7 @@ FAIRLEAD_MPI(File_read_ordered_begin, (MPI_File fh, void* buf, int count, MPI_Da
   CallRecord record(Function::File_read_ordered_begin);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_ordered_begin(fh, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false, true};
   return begin_file_access(call, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_read_ordered_begin(fh, buf, static_cast<int>(count), datatype);
@@ -348,7 +348,7 @@ FAIRLEAD_MPI(File_read_ordered_begin_c, (MPI_File fh, void* buf, MPI_Count count
   CallRecord record(Function::File_read_ordered_begin_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_read_ordered_begin_c(fh, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, false, shared_pointer, false, true};
   return begin_file_access(call, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_read_ordered_begin_c(fh, buf, count, datatype);
@@ -368,7 +368,7 @@ FAIRLEAD_MPI(File_write_at, (MPI_File fh, MPI_Offset offset, const void* buf, in
   CallRecord record(Function::File_write_at);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_at(fh, offset, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, true};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, true, false};
   return access_file(call, status, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_at(fh, offset + further, buf, static_cast<int>(count), datatype, status);
@@ -380,7 +380,7 @@ FAIRLEAD_MPI(File_write_at_c, (MPI_File fh, MPI_Offset offset, const void* buf, 
   CallRecord record(Function::File_write_at_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_at_c(fh, offset, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, true};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, true, false};
   return access_file(call, status, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_at_c(fh, offset + further, buf, count, datatype, status);
@@ -392,7 +392,7 @@ FAIRLEAD_MPI(File_write_at_all, (MPI_File fh, MPI_Offset offset, const void* buf
   CallRecord record(Function::File_write_at_all);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_at_all(fh, offset, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false, true};
   return access_file(call, status, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_at_all(fh, offset + further, buf, static_cast<int>(count), datatype, status);
@@ -404,7 +404,7 @@ FAIRLEAD_MPI(File_write_at_all_c, (MPI_File fh, MPI_Offset offset, const void* b
   CallRecord record(Function::File_write_at_all_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_at_all_c(fh, offset, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false, true};
   return access_file(call, status, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_at_all_c(fh, offset + further, buf, count, datatype, status);
@@ -416,7 +416,7 @@ FAIRLEAD_MPI(File_iwrite_at, (MPI_File fh, MPI_Offset offset, const void* buf, i
   CallRecord record(Function::File_iwrite_at);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iwrite_at(fh, offset, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false, false};
   return start_file_access(call, request, [=](MPI_Offset further, void* buf, MPI_Count count,
       MPI_Datatype datatype, MPI_Request* request) {
     return real.File_iwrite_at(fh, offset + further, buf, static_cast<int>(count), datatype, request);
@@ -428,7 +428,7 @@ FAIRLEAD_MPI(File_iwrite_at_c, (MPI_File fh, MPI_Offset offset, const void* buf,
   CallRecord record(Function::File_iwrite_at_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iwrite_at_c(fh, offset, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false, false};
   return start_file_access(call, request, [=](MPI_Offset further, void* buf, MPI_Count count,
       MPI_Datatype datatype, MPI_Request* request) {
     return real.File_iwrite_at_c(fh, offset + further, buf, count, datatype, request);
@@ -440,7 +440,7 @@ FAIRLEAD_MPI(File_iwrite_at_all, (MPI_File fh, MPI_Offset offset, const void* bu
   CallRecord record(Function::File_iwrite_at_all);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iwrite_at_all(fh, offset, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false, false};
   return start_file_access(call, request, [=](MPI_Offset further, void* buf, MPI_Count count,
       MPI_Datatype datatype, MPI_Request* request) {
     return real.File_iwrite_at_all(fh, offset + further, buf, static_cast<int>(count), datatype, request);
@@ -452,7 +452,7 @@ FAIRLEAD_MPI(File_iwrite_at_all_c, (MPI_File fh, MPI_Offset offset, const void* 
   CallRecord record(Function::File_iwrite_at_all_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iwrite_at_all_c(fh, offset, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false, false};
   return start_file_access(call, request, [=](MPI_Offset further, void* buf, MPI_Count count,
       MPI_Datatype datatype, MPI_Request* request) {
     return real.File_iwrite_at_all_c(fh, offset + further, buf, count, datatype, request);
@@ -464,7 +464,7 @@ FAIRLEAD_MPI(File_write, (MPI_File fh, const void* buf, int count, MPI_Datatype 
   CallRecord record(Function::File_write);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, true};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, true, false};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write(fh, buf, static_cast<int>(count), datatype, status);
@@ -476,7 +476,7 @@ FAIRLEAD_MPI(File_write_c, (MPI_File fh, const void* buf, MPI_Count count, MPI_D
   CallRecord record(Function::File_write_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_c(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, true};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, true, false};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_c(fh, buf, count, datatype, status);
@@ -488,7 +488,7 @@ FAIRLEAD_MPI(File_write_all, (MPI_File fh, const void* buf, int count, MPI_Datat
   CallRecord record(Function::File_write_all);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_all(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false, true};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_all(fh, buf, static_cast<int>(count), datatype, status);
@@ -500,7 +500,7 @@ FAIRLEAD_MPI(File_write_all_c, (MPI_File fh, const void* buf, MPI_Count count, M
   CallRecord record(Function::File_write_all_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_all_c(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false, true};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_all_c(fh, buf, count, datatype, status);
@@ -512,7 +512,7 @@ FAIRLEAD_MPI(File_iwrite, (MPI_File fh, const void* buf, int count, MPI_Datatype
   CallRecord record(Function::File_iwrite);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iwrite(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iwrite(fh, buf, static_cast<int>(count), datatype, request);
@@ -524,7 +524,7 @@ FAIRLEAD_MPI(File_iwrite_c, (MPI_File fh, const void* buf, MPI_Count count, MPI_
   CallRecord record(Function::File_iwrite_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iwrite_c(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iwrite_c(fh, buf, count, datatype, request);
@@ -536,7 +536,7 @@ FAIRLEAD_MPI(File_iwrite_all, (MPI_File fh, const void* buf, int count, MPI_Data
   CallRecord record(Function::File_iwrite_all);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iwrite_all(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iwrite_all(fh, buf, static_cast<int>(count), datatype, request);
@@ -548,7 +548,7 @@ FAIRLEAD_MPI(File_iwrite_all_c, (MPI_File fh, const void* buf, MPI_Count count, 
   CallRecord record(Function::File_iwrite_all_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iwrite_all_c(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iwrite_all_c(fh, buf, count, datatype, request);
@@ -560,7 +560,7 @@ FAIRLEAD_MPI(File_write_shared, (MPI_File fh, const void* buf, int count, MPI_Da
   CallRecord record(Function::File_write_shared);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_shared(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false, false};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_shared(fh, buf, static_cast<int>(count), datatype, status);
@@ -572,7 +572,7 @@ FAIRLEAD_MPI(File_write_shared_c, (MPI_File fh, const void* buf, MPI_Count count
   CallRecord record(Function::File_write_shared_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_shared_c(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false, false};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_shared_c(fh, buf, count, datatype, status);
@@ -584,7 +584,7 @@ FAIRLEAD_MPI(File_iwrite_shared, (MPI_File fh, const void* buf, int count, MPI_D
   CallRecord record(Function::File_iwrite_shared);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iwrite_shared(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iwrite_shared(fh, buf, static_cast<int>(count), datatype, request);
@@ -596,7 +596,7 @@ FAIRLEAD_MPI(File_iwrite_shared_c, (MPI_File fh, const void* buf, MPI_Count coun
   CallRecord record(Function::File_iwrite_shared_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_iwrite_shared_c(fh, buf, count, datatype, request);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false, false};
   return start_file_access(call, request, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Request* request) {
     return real.File_iwrite_shared_c(fh, buf, count, datatype, request);
@@ -608,7 +608,7 @@ FAIRLEAD_MPI(File_write_ordered, (MPI_File fh, const void* buf, int count, MPI_D
   CallRecord record(Function::File_write_ordered);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_ordered(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false, true};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_ordered(fh, buf, static_cast<int>(count), datatype, status);
@@ -620,7 +620,7 @@ FAIRLEAD_MPI(File_write_ordered_c, (MPI_File fh, const void* buf, MPI_Count coun
   CallRecord record(Function::File_write_ordered_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_ordered_c(fh, buf, count, datatype, status);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false, true};
   return access_file(call, status, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status* status) {
     return real.File_write_ordered_c(fh, buf, count, datatype, status);
@@ -632,7 +632,7 @@ FAIRLEAD_MPI(File_write_at_all_begin, (MPI_File fh, MPI_Offset offset, const voi
   CallRecord record(Function::File_write_at_all_begin);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_at_all_begin(fh, offset, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false, true};
   return begin_file_access(call, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_write_at_all_begin(fh, offset + further, buf, static_cast<int>(count), datatype);
@@ -644,7 +644,7 @@ FAIRLEAD_MPI(File_write_at_all_begin_c, (MPI_File fh, MPI_Offset offset, const v
   CallRecord record(Function::File_write_at_all_begin_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_at_all_begin_c(fh, offset, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, offset, false, true};
   return begin_file_access(call, [=](MPI_Offset further, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_write_at_all_begin_c(fh, offset + further, buf, count, datatype);
@@ -663,7 +663,7 @@ FAIRLEAD_MPI(File_write_all_begin, (MPI_File fh, const void* buf, int count, MPI
   CallRecord record(Function::File_write_all_begin);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_all_begin(fh, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false, true};
   return begin_file_access(call, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_write_all_begin(fh, buf, static_cast<int>(count), datatype);
@@ -674,7 +674,7 @@ FAIRLEAD_MPI(File_write_all_begin_c, (MPI_File fh, const void* buf, MPI_Count co
   CallRecord record(Function::File_write_all_begin_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_all_begin_c(fh, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, own_pointer, false, true};
   return begin_file_access(call, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_write_all_begin_c(fh, buf, count, datatype);
@@ -693,7 +693,7 @@ FAIRLEAD_MPI(File_write_ordered_begin, (MPI_File fh, const void* buf, int count,
   CallRecord record(Function::File_write_ordered_begin);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_ordered_begin(fh, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false, true};
   return begin_file_access(call, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_write_ordered_begin(fh, buf, static_cast<int>(count), datatype);
@@ -705,7 +705,7 @@ FAIRLEAD_MPI(File_write_ordered_begin_c, (MPI_File fh, const void* buf, MPI_Coun
   CallRecord record(Function::File_write_ordered_begin_c);
   record.add_bytes(count, datatype);
   if (!intercepting()) return real.File_write_ordered_begin_c(fh, buf, count, datatype);
-  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false};
+  const FileCall call{fh, {const_cast<void*>(buf), count, datatype}, true, shared_pointer, false, true};
   return begin_file_access(call, [=](MPI_Offset, void* buf, MPI_Count count, MPI_Datatype datatype,
       MPI_Status*) {
     return real.File_write_ordered_begin_c(fh, buf, count, datatype);

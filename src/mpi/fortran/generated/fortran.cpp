@@ -436,6 +436,7 @@ FAIRLEAD_ENTRIES(Intercomm_create, intercomm_create, INTERCOMM_CREATE, (Integer*
       ierror);
   await_turn(Comm::from(local_comm));
   await_turn(Comm::from(peer_comm));
+  gather_leaders_before(Comm::from(local_comm), *local_leader, Comm::from(peer_comm), *remote_leader);
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm, error.place());
@@ -448,6 +449,7 @@ FAIRLEAD_ENTRIES(Intercomm_merge, intercomm_merge, INTERCOMM_MERGE, (Integer* in
   CallRecord record(Function::Intercomm_merge);
   if (!intercepting()) return host(intercomm, high, newintracomm, ierror);
   await_turn(Comm::from(intercomm));
+  gather_before(Comm::from(intercomm));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(intercomm, high, newintracomm, error.place());
@@ -477,7 +479,7 @@ FAIRLEAD_ENTRIES(Comm_create_group, comm_create_group, COMM_CREATE_GROUP, (Integ
   CallRecord record(Function::Comm_create_group);
   if (!intercepting()) return host(comm, group, tag, newcomm, ierror);
   await_turn(Comm::from(comm));
-  gather_group_before(Group::from(group));
+  gather_groups_before(Group::from(group));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, group, tag, newcomm, error.place());
@@ -520,6 +522,7 @@ FAIRLEAD_ENTRIES(Comm_create_from_group, comm_create_from_group, COMM_CREATE_FRO
                  (group, stringtag, info, errhandler, newcomm, ierror, length_of_stringtag)) {
   CallRecord record(Function::Comm_create_from_group);
   if (!intercepting()) return host(group, stringtag, info, errhandler, newcomm, ierror, length_of_stringtag);
+  gather_groups_before(Group::from(group));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(group, stringtag, info, errhandler, newcomm, error.place(), length_of_stringtag);
@@ -537,6 +540,7 @@ FAIRLEAD_ENTRIES(Intercomm_create_from_groups, intercomm_create_from_groups, INT
   CallRecord record(Function::Intercomm_create_from_groups);
   if (!intercepting()) return host(local_group, local_leader, remote_group, remote_leader, stringtag, info,
       errhandler, newintercomm, ierror, length_of_stringtag);
+  gather_groups_before(Group::from(local_group), Group::from(remote_group));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm,
@@ -590,6 +594,7 @@ FAIRLEAD_ENTRIES(Cart_create, cart_create, CART_CREATE, (Integer* comm_old, Inte
   CallRecord record(Function::Cart_create);
   if (!intercepting()) return host(comm_old, ndims, dims, periods, reorder, comm_cart, ierror);
   await_turn(Comm::from(comm_old));
+  gather_before(Comm::from(comm_old));
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm_old));
   Error error(ierror);
@@ -630,6 +635,7 @@ FAIRLEAD_ENTRIES(Graph_create, graph_create, GRAPH_CREATE, (Integer* comm_old, I
   CallRecord record(Function::Graph_create);
   if (!intercepting()) return host(comm_old, nnodes, index, edges, reorder, comm_graph, ierror);
   await_turn(Comm::from(comm_old));
+  gather_before(Comm::from(comm_old));
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm_old));
   Error error(ierror);
@@ -658,6 +664,7 @@ FAIRLEAD_ENTRIES(Dist_graph_create, dist_graph_create, DIST_GRAPH_CREATE, (Integ
   if (!intercepting()) return host(comm_old, n, sources, degrees, destinations, weights, info, reorder,
       comm_dist_graph, ierror);
   await_turn(Comm::from(comm_old));
+  gather_before(Comm::from(comm_old));
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm_old));
   Error error(ierror);
@@ -677,6 +684,7 @@ FAIRLEAD_ENTRIES(Dist_graph_create_adjacent, dist_graph_create_adjacent, DIST_GR
   if (!intercepting()) return host(comm_old, indegree, sources, sourceweights, outdegree, destinations,
       destweights, info, reorder, comm_dist_graph, ierror);
   await_turn(Comm::from(comm_old));
+  gather_before(Comm::from(comm_old));
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm_old));
   Error error(ierror);
@@ -989,6 +997,7 @@ FAIRLEAD_ENTRIES(Win_set_info, win_set_info, WIN_SET_INFO, (Integer* win, Intege
                  (win, info, ierror)) {
   CallRecord record(Function::Win_set_info);
   if (!intercepting()) return host(win, info, ierror);
+  gather_window_before(Win::from(win));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(win, info, error.place());
@@ -1124,6 +1133,7 @@ FAIRLEAD_ENTRIES(File_close, file_close, FILE_CLOSE, (Integer* fh, Integer* ierr
   CallRecord record(Function::File_close);
   if (!intercepting()) return host(fh, ierror);
   forget_assertion(object_id(File::from(fh)));
+  gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
   host(fh, ierror);
 }
@@ -1142,6 +1152,7 @@ FAIRLEAD_ENTRIES(File_set_size, file_set_size, FILE_SET_SIZE, (Integer* fh, MPI_
                  (fh, size, ierror)) {
   CallRecord record(Function::File_set_size);
   if (!intercepting()) return host(fh, size, ierror);
+  gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
   host(fh, size, ierror);
 }
@@ -1151,6 +1162,7 @@ FAIRLEAD_ENTRIES(File_preallocate, file_preallocate, FILE_PREALLOCATE, (Integer*
                  (fh, size, ierror)) {
   CallRecord record(Function::File_preallocate);
   if (!intercepting()) return host(fh, size, ierror);
+  gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
   host(fh, size, ierror);
 }
@@ -1159,6 +1171,7 @@ FAIRLEAD_ENTRIES(File_set_info, file_set_info, FILE_SET_INFO, (Integer* fh, Inte
                  (fh, info, ierror)) {
   CallRecord record(Function::File_set_info);
   if (!intercepting()) return host(fh, info, ierror);
+  gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(fh, info, error.place());
@@ -1180,6 +1193,7 @@ FAIRLEAD_ENTRIES(File_set_view, file_set_view, FILE_SET_VIEW, (Integer* fh, MPI_
                  (fh, disp, etype, filetype, datarep, info, ierror, length_of_datarep)) {
   CallRecord record(Function::File_set_view);
   if (!intercepting()) return host(fh, disp, etype, filetype, datarep, info, ierror, length_of_datarep);
+  gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(fh, disp, etype, filetype, datarep, info, error.place(), length_of_datarep);
@@ -1191,6 +1205,7 @@ FAIRLEAD_ENTRIES(File_set_atomicity, file_set_atomicity, FILE_SET_ATOMICITY, (In
                  (fh, flag, ierror)) {
   CallRecord record(Function::File_set_atomicity);
   if (!intercepting()) return host(fh, flag, ierror);
+  gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
   host(fh, flag, ierror);
 }
@@ -1199,6 +1214,7 @@ FAIRLEAD_ENTRIES(File_sync, file_sync, FILE_SYNC, (Integer* fh, Integer* ierror)
                  (fh, ierror)) {
   CallRecord record(Function::File_sync);
   if (!intercepting()) return host(fh, ierror);
+  gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
   host(fh, ierror);
 }
@@ -1208,6 +1224,7 @@ FAIRLEAD_ENTRIES(File_seek_shared, file_seek_shared, FILE_SEEK_SHARED, (Integer*
                  (fh, offset, whence, ierror)) {
   CallRecord record(Function::File_seek_shared);
   if (!intercepting()) return host(fh, offset, whence, ierror);
+  gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
   host(fh, offset, whence, ierror);
 }

@@ -152,6 +152,7 @@ FAIRLEAD_MPI(Intercomm_create, (MPI_Comm local_comm, int local_leader, MPI_Comm 
       newintercomm);
   await_turn(local_comm);
   await_turn(peer_comm);
+  gather_leaders_before(local_comm, local_leader, peer_comm, remote_leader);
   BlockingHostCall blocking_call;
   int result = real.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newintercomm);
@@ -162,6 +163,7 @@ FAIRLEAD_MPI(Intercomm_merge, (MPI_Comm intercomm, int high, MPI_Comm* newintrac
   CallRecord record(Function::Intercomm_merge);
   if (!intercepting()) return real.Intercomm_merge(intercomm, high, newintracomm);
   await_turn(intercomm);
+  gather_before(intercomm);
   BlockingHostCall blocking_call;
   int result = real.Intercomm_merge(intercomm, high, newintracomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newintracomm);
@@ -187,7 +189,7 @@ FAIRLEAD_MPI(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Co
   CallRecord record(Function::Comm_create_group);
   if (!intercepting()) return real.Comm_create_group(comm, group, tag, newcomm);
   await_turn(comm);
-  gather_group_before(group);
+  gather_groups_before(group);
   BlockingHostCall blocking_call;
   int result = real.Comm_create_group(comm, group, tag, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
@@ -225,6 +227,7 @@ FAIRLEAD_MPI(Comm_create_from_group, (MPI_Group group, const char* stringtag, MP
     MPI_Errhandler errhandler, MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_create_from_group);
   if (!intercepting()) return real.Comm_create_from_group(group, stringtag, info, errhandler, newcomm);
+  gather_groups_before(group);
   BlockingHostCall blocking_call;
   int result = real.Comm_create_from_group(group, stringtag, info, errhandler, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
@@ -239,6 +242,7 @@ FAIRLEAD_MPI(Intercomm_create_from_groups, (MPI_Group local_group, int local_lea
   CallRecord record(Function::Intercomm_create_from_groups);
   if (!intercepting()) return real.Intercomm_create_from_groups(local_group, local_leader, remote_group,
       remote_leader, stringtag, info, errhandler, newintercomm);
+  gather_groups_before(local_group, remote_group);
   BlockingHostCall blocking_call;
   int result = real.Intercomm_create_from_groups(local_group, local_leader, remote_group, remote_leader,
       stringtag, info, errhandler, newintercomm);
@@ -279,6 +283,7 @@ FAIRLEAD_MPI(Cart_create, (MPI_Comm comm_old, int ndims, const int dims[], const
   CallRecord record(Function::Cart_create);
   if (!intercepting()) return real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
   await_turn(comm_old);
+  gather_before(comm_old);
   BlockingHostCall blocking_call;
   Naming naming(comm_old);
   int result = real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
@@ -314,6 +319,7 @@ FAIRLEAD_MPI(Graph_create, (MPI_Comm comm_old, int nnodes, const int index[], co
   CallRecord record(Function::Graph_create);
   if (!intercepting()) return real.Graph_create(comm_old, nnodes, index, edges, reorder, comm_graph);
   await_turn(comm_old);
+  gather_before(comm_old);
   BlockingHostCall blocking_call;
   Naming naming(comm_old);
   int result = real.Graph_create(comm_old, nnodes, index, edges, reorder, comm_graph);
@@ -337,6 +343,7 @@ FAIRLEAD_MPI(Dist_graph_create, (MPI_Comm comm_old, int n, const int sources[], 
   if (!intercepting()) return real.Dist_graph_create(comm_old, n, sources, degrees, destinations, weights,
       info, reorder, comm_dist_graph);
   await_turn(comm_old);
+  gather_before(comm_old);
   BlockingHostCall blocking_call;
   Naming naming(comm_old);
   int result = real.Dist_graph_create(comm_old, n, sources, degrees, destinations, weights, info, reorder,
@@ -354,6 +361,7 @@ FAIRLEAD_MPI(Dist_graph_create_adjacent, (MPI_Comm comm_old, int indegree, const
   if (!intercepting()) return real.Dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights,
       outdegree, destinations, destweights, info, reorder, comm_dist_graph);
   await_turn(comm_old);
+  gather_before(comm_old);
   BlockingHostCall blocking_call;
   Naming naming(comm_old);
   int result = real.Dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights, outdegree,
@@ -540,6 +548,7 @@ FAIRLEAD_MPI(Lookup_name, (const char* service_name, MPI_Info info, char* port_n
 FAIRLEAD_MPI(Win_set_info, (MPI_Win win, MPI_Info info)) {
   CallRecord record(Function::Win_set_info);
   if (!intercepting()) return real.Win_set_info(win, info);
+  gather_window_before(win);
   BlockingHostCall blocking_call;
   int result = real.Win_set_info(win, info);
   if (result == MPI_SUCCESS) note_assertion(object_id(win), info);
@@ -569,6 +578,7 @@ FAIRLEAD_MPI(File_close, (MPI_File* fh)) {
   CallRecord record(Function::File_close);
   if (!intercepting()) return real.File_close(fh);
   forget_assertion(object_id(*fh));
+  gather_file_before(*fh);
   BlockingHostCall blocking_call;
   return real.File_close(fh);
 }
@@ -583,6 +593,7 @@ FAIRLEAD_MPI(File_delete, (const char* filename, MPI_Info info)) {
 FAIRLEAD_MPI(File_set_size, (MPI_File fh, MPI_Offset size)) {
   CallRecord record(Function::File_set_size);
   if (!intercepting()) return real.File_set_size(fh, size);
+  gather_file_before(fh);
   BlockingHostCall blocking_call;
   return real.File_set_size(fh, size);
 }
@@ -590,6 +601,7 @@ FAIRLEAD_MPI(File_set_size, (MPI_File fh, MPI_Offset size)) {
 FAIRLEAD_MPI(File_preallocate, (MPI_File fh, MPI_Offset size)) {
   CallRecord record(Function::File_preallocate);
   if (!intercepting()) return real.File_preallocate(fh, size);
+  gather_file_before(fh);
   BlockingHostCall blocking_call;
   return real.File_preallocate(fh, size);
 }
@@ -597,6 +609,7 @@ FAIRLEAD_MPI(File_preallocate, (MPI_File fh, MPI_Offset size)) {
 FAIRLEAD_MPI(File_set_info, (MPI_File fh, MPI_Info info)) {
   CallRecord record(Function::File_set_info);
   if (!intercepting()) return real.File_set_info(fh, info);
+  gather_file_before(fh);
   BlockingHostCall blocking_call;
   int result = real.File_set_info(fh, info);
   if (result == MPI_SUCCESS) note_assertion(object_id(fh), info);
@@ -615,6 +628,7 @@ FAIRLEAD_MPI(File_set_view, (MPI_File fh, MPI_Offset disp, MPI_Datatype etype, M
     const char* datarep, MPI_Info info)) {
   CallRecord record(Function::File_set_view);
   if (!intercepting()) return real.File_set_view(fh, disp, etype, filetype, datarep, info);
+  gather_file_before(fh);
   BlockingHostCall blocking_call;
   int result = real.File_set_view(fh, disp, etype, filetype, datarep, info);
   if (result == MPI_SUCCESS) note_assertion(object_id(fh), info);
@@ -624,6 +638,7 @@ FAIRLEAD_MPI(File_set_view, (MPI_File fh, MPI_Offset disp, MPI_Datatype etype, M
 FAIRLEAD_MPI(File_set_atomicity, (MPI_File fh, int flag)) {
   CallRecord record(Function::File_set_atomicity);
   if (!intercepting()) return real.File_set_atomicity(fh, flag);
+  gather_file_before(fh);
   BlockingHostCall blocking_call;
   return real.File_set_atomicity(fh, flag);
 }
@@ -631,6 +646,7 @@ FAIRLEAD_MPI(File_set_atomicity, (MPI_File fh, int flag)) {
 FAIRLEAD_MPI(File_sync, (MPI_File fh)) {
   CallRecord record(Function::File_sync);
   if (!intercepting()) return real.File_sync(fh);
+  gather_file_before(fh);
   BlockingHostCall blocking_call;
   return real.File_sync(fh);
 }
@@ -638,6 +654,7 @@ FAIRLEAD_MPI(File_sync, (MPI_File fh)) {
 FAIRLEAD_MPI(File_seek_shared, (MPI_File fh, MPI_Offset offset, int whence)) {
   CallRecord record(Function::File_seek_shared);
   if (!intercepting()) return real.File_seek_shared(fh, offset, whence);
+  gather_file_before(fh);
   BlockingHostCall blocking_call;
   return real.File_seek_shared(fh, offset, whence);
 }
