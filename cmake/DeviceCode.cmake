@@ -12,6 +12,7 @@
 #   FAIRLEAD_DEVICE_CODE       OFF: no device code even where a clang is found
 #   FAIRLEAD_DEVICE_CLANG      the clang++ to use, or several, the preferred one first; else all that are found on
 #                              PATH and in ROCm, the newest first
+#   FAIRLEAD_DEVICE_TARGETS    ptx and names of gpu_targets.def, less those that no compiler knows; else all
 #   FAIRLEAD_DEVICE_CODE_DIR   take the objects from here instead of calling clang; as each build leaves its
 #                              own in <build>/device-code: <source stem>.ptx, <source stem>.gfx90a.co,
 #                              <source stem>.sm_90.cubin, ...
@@ -48,6 +49,7 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   return()
 endif()
 
+set(FAIRLEAD_DEVICE_TARGETS "" CACHE STRING "GPUs for which clang compiles kernels, as in gpu_targets.def, and ptx; all if empty")
 set(_FAIRLEAD_DEVICE_CODE_SCRIPT ${CMAKE_CURRENT_LIST_FILE} CACHE INTERNAL "")
 set(FAIRLEAD_DEVICE_CODE_DIR "" CACHE PATH "Folder of device code objects made by another build")
 # Code for 8.0 runs on 8.6 and 8.9, too; kernels of this library gain nothing by code for exactly one of them.
@@ -67,6 +69,12 @@ foreach(_row IN LISTS _rows)
   list(APPEND _FAIRLEAD_ALL_DEVICE_TARGETS ${CMAKE_MATCH_1})
   set(_FAIRLEAD_OLDEST_CODE_OBJECT_${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
   set(_FAIRLEAD_INSTEAD_OF_${CMAKE_MATCH_1} ${CMAKE_MATCH_3})
+endforeach()
+foreach(_target IN LISTS FAIRLEAD_DEVICE_TARGETS)
+  if(NOT _target IN_LIST _FAIRLEAD_ALL_DEVICE_TARGETS)
+    list(JOIN _FAIRLEAD_ALL_DEVICE_TARGETS " " _row)
+    message(FATAL_ERROR "FAIRLEAD_DEVICE_TARGETS has ${_target}; known are: ${_row}")
+  endif()
 endforeach()
 
 # The flags that make clang produce one object for one target, of this code object version if that is an AMD one.
@@ -88,8 +96,8 @@ function(_fairlead_device_flags target version into)
   set(${into} ${flags} --cuda-device-only -std=c++20 -O3 -ffp-contract=on PARENT_SCOPE)
 endfunction()
 
-# Returns the targets that one of these compilers, with its linker, really compiles for, less those that another
-# one makes superfluous. Sets for each _FAIRLEAD_DEVICE_COMMAND_<target>, the compiler and its flags: the first
+# Returns the targets that one of these compilers, with its linker, really compiles for, of those that are wanted
+# and less those that another one makes superfluous. Sets for each _FAIRLEAD_DEVICE_COMMAND_<target>, the compiler and its flags: the first
 # compiler that knows the target, and its oldest code object version that this compiler makes.
 function(_fairlead_probe_clangs clangs into)
   set(folder ${CMAKE_BINARY_DIR}/CMakeFiles/fairlead_device_probe)
@@ -119,7 +127,8 @@ function(_fairlead_probe_clangs clangs into)
   endforeach()
   set(found)
   foreach(target IN LISTS known)
-    if(NOT _FAIRLEAD_INSTEAD_OF_${target} IN_LIST known)
+    if(NOT _FAIRLEAD_INSTEAD_OF_${target} IN_LIST known
+       AND (NOT FAIRLEAD_DEVICE_TARGETS OR target IN_LIST FAIRLEAD_DEVICE_TARGETS))
       list(APPEND found ${target})
     endif()
   endforeach()
@@ -157,7 +166,7 @@ function(_fairlead_find_device_compilers)
     endif()
     # Compilers and the table may have changed since; the linker for AMD GPUs may have been installed.
     file(SHA1 ${_FAIRLEAD_GPU_TARGETS} table)
-    set(asked "${clangs}|${table}")
+    set(asked "${clangs}|${table}|${FAIRLEAD_DEVICE_TARGETS}")
     if(_FAIRLEAD_DEVICE_PROBED STREQUAL asked AND _FAIRLEAD_DEVICE_TARGETS MATCHES "gfx")
       return()
     endif()

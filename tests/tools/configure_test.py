@@ -82,11 +82,14 @@ case " {' '.join(targets)} " in *" $arch "*) exit 0 ;; esac
 exit 1
 """)
 
-    def built(self, *clangs):
+    def configure(self, wanted, *clangs):
+        return subprocess.run(["cmake", "-G", "Ninja", "-S", self.folder, "-B", os.path.join(self.folder, "build"),
+                               "-DFAIRLEAD_DEVICE_CLANG=" + ";".join(clangs), "-DFAIRLEAD_DEVICE_TARGETS=" + wanted],
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def built(self, *clangs, wanted=""):
         """The commands by the targets that are built."""
-        result = subprocess.run(["cmake", "-G", "Ninja", "-S", self.folder, "-B", os.path.join(self.folder, "build"),
-                                 "-DFAIRLEAD_DEVICE_CLANG=" + ";".join(clangs)],
-                                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        result = self.configure(wanted, *clangs)
         self.assertEqual(result.returncode, 0, result.stdout)
         with open(os.path.join(self.folder, "build/CMakeCache.txt")) as cache:
             cache = dict(re.findall(r"^(\w[^:]*):INTERNAL=(.*)$", cache.read(), re.MULTILINE))
@@ -114,6 +117,16 @@ exit 1
 
     def test_a_compiler_without_the_oldest_version_makes_the_next(self):
         self.assertIn(";-mcode-object-version=5;", self.built(self.clang("clang", ["gfx942"], versions="56"))["gfx942"])
+
+    def test_only_wanted_ones_are_built(self):
+        clang = self.clang("clang", ["sm_70", "gfx90a", "gfx942"])
+        self.assertEqual(list(self.built(clang, wanted="ptx;gfx90a;gfx11-generic")), ["ptx", "gfx90a"])
+        self.assertEqual(list(self.built(clang)), ["ptx", "gfx90a", "gfx942"])
+
+    def test_names_of_no_target_are_refused(self):
+        refused = self.configure("ptx;gfx94")
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertRegex(refused.stdout, r"FAIRLEAD_DEVICE_TARGETS has gfx94; known are:\s+ptx gfx906")
 
     @unittest.skipUnless(shutil.which("clang++-19"), "needs clang 19")
     def test_clang_19(self):
