@@ -23,6 +23,7 @@ struct Leaving {
   NcclLibrary::Communicator communicator;
   device::Stream stream;
   std::vector<device::Event> events;
+  const std::atomic<uint32_t>* failed;  // on another member, which then does not finalize
 };
 auto& leaving = *new std::list<Leaving>;
 auto& members = *new std::set<NcclMember*>;
@@ -62,9 +63,12 @@ void free_stream(device::Stream stream, const std::vector<device::Event>& events
 
 void end_those_that_all_have_left(bool wait_for_no_rank = false) {
   std::erase_if(leaving, [=](const Leaving& one) {
-    if (one.context.is_gone_now()) return true;
+    if (one.context.is_gone_now()) {
+      free_stream(one.stream, one.events);
+      return true;
+    }
     Result state = state_of(one.communicator);
-    if (state == nccl_result::in_progress && !wait_for_no_rank) return false;
+    if (state == nccl_result::in_progress && !wait_for_no_rank && !*one.failed) return false;
     call_on(one.device, [&] {
       return state == nccl_result::success ? nccl()->destroy(one.communicator)
                                            : nccl()->abort(one.communicator);
@@ -266,7 +270,8 @@ void NcclMember::give_back() {
   if (context_.is_gone_now()) slot_.slot().nccl_failed.store(1, std::memory_order_release);
   if (slot_.slot().nccl_failed.load(std::memory_order_acquire)) return abandon();
   call_on(device_, [&] { return nccl()->finalize(communicator_); });
-  leaving.push_back({device_, context_, communicator_, stream_, std::move(spare_)});
+  leaving.push_back(
+      {device_, context_, communicator_, stream_, std::move(spare_), &slot_.slot().nccl_failed});
   communicator_ = nullptr;
   stream_ = nullptr;
   spare_.clear();

@@ -6,7 +6,7 @@
 //   query does not tell whether it has: the stream may be one that synchronises with no other.
 // - Those that make or free streams, events and memory return only when no other thread is in a launch that
 //   waits for room in the queue of its stream (docs/design/streams.md, "What drivers do").
-// Thread-safe.
+// Thread-safe. The state is in libfairlead-device.so alone, so that all libraries of the process share it.
 
 #pragma once
 
@@ -26,9 +26,9 @@ class WaitingCalls {
   // the device is idle.
   static void add_graph_wait() { change(&graph_waits_, 1); }
   static void remove_graph_wait() { change(&graph_waits_, -1); }
-  static inline thread_local bool in_thread_of_library = false;
+  static constinit thread_local bool in_thread_of_library;
   // Has the program several threads that call MPI? One may be in a launch then while others make progress.
-  static inline std::atomic<bool> program_has_threads = false;
+  static std::atomic<bool> program_has_threads;
 
   // Held for the time of such a call, which must not be made if it is false.
   class Permission {
@@ -56,9 +56,9 @@ class WaitingCalls {
     *count += by;
     periods_ += *count == 1 && by == 1;
   }
-  static inline std::mutex mutex_;
-  static inline int forbidden_ = 0, graph_waits_ = 0;
-  static inline unsigned periods_ = 0;
+  static std::mutex mutex_;
+  static int forbidden_, graph_waits_;
+  static unsigned periods_;
 };
 
 }  // namespace fairlead::device

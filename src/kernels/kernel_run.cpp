@@ -26,6 +26,9 @@ using device::Error;
 
 namespace {
 
+// A launch behind so many others may wait in the driver for room in the queue of the stream
+// (docs/design/streams.md).
+constexpr uint64_t most_in_queue = 512;
 // The stream is queried only now and then, in case the kernel died.
 constexpr unsigned polls_between_questions = 4096;
 constexpr uint64_t bytes_per_block = 16 << 10;
@@ -43,6 +46,7 @@ struct KernelContext {
   uint64_t* flag = nullptr;     // page-locked; each kernel stores its number, in their order
   uint32_t* counter = nullptr;  // on the device, zero when no kernel runs
   uint64_t last_number = 0;
+  uint64_t launched = 0, ended = 0;  // kernels, of which those that have ended are known late
   uint64_t over_at = 0;              // end of the last kernel, for the trace
   Attempt created = Attempt::later;  // this context
 };
@@ -123,14 +127,20 @@ KernelRun::~KernelRun() {
 template <class Launch>
 Attempt KernelRun::start(int device, Launch launch) {
   KernelContext& context = context_of(device);
-  if (context.created != Attempt::made) return context.created;
   std::lock_guard lock(mutex);
+  // Another thread may have seen a reset meanwhile.
+  if (context.created != Attempt::made) return context.created;
+  if (context.launched - context.ended >= most_in_queue) {
+    if (device::runtime()->query_stream(context.stream) == Error::not_ready) return Attempt::later;
+    context.ended = context.launched;
+  }
   context_ = &context;
   made_in_ = context.context;
   if (!word_) tell({context.flag, context.flag}, ++context.last_number);
   if (observe::tracing()) since_ = observe::now();
   const Error error = launch(context.stream, Signal{context.counter, word_.for_kernels, value_, own_memory_});
   active_ = error == Error::none;
+  if (active_) sequence_ = ++context.launched;
   if (active_) return Attempt::made;
   word_ = {};
   return error == Error::not_ready ? Attempt::later : Attempt::never;
@@ -172,8 +182,12 @@ Error KernelRun::poll() {
     word_ = {};
     return Error::failed;
   }
-  // Later kernels store higher numbers.
-  auto is_over = [this] { return std::atomic_ref(*word_.address).load(std::memory_order_acquire) >= value_; };
+  // In the flag later kernels store higher numbers. A caller's word is this kernel's alone.
+  const bool in_flag = word_.address == context.flag;
+  auto is_over = [this, in_flag] {
+    const uint64_t seen = std::atomic_ref(*word_.address).load(std::memory_order_acquire);
+    return in_flag ? seen >= value_ : seen == value_;
+  };
   Error error = is_over() ? Error::none : Error::not_ready;
   if (error == Error::not_ready && ++polls_ % polls_between_questions == 0) {
     error = device::runtime()->query_stream(context.stream);
@@ -188,6 +202,7 @@ Error KernelRun::poll() {
     int stream = observe::number_of_stream(context.device, observe::kernel_stream);
     observe::trace({observe::EventKind::kernel, stream, begin, context.over_at, 0});
   }
+  context.ended = std::max(context.ended, sequence_);
   active_ = false;
   word_ = {};
   return error;

@@ -2,7 +2,7 @@
 //
 // A kernel of this library in flight, and how the CPU learns of its end: the kernel stores a word in
 // page-locked memory, which the CPU sees sooner than the driver would answer a query. Kernels run in a stream
-// of high priority, one after the other in the order of their launches, and any number may be in it.
+// of high priority, one after the other in the order of their launches.
 // Thread-safe; a KernelRun belongs to one thread at a time.
 
 #pragma once
@@ -46,7 +46,8 @@ class KernelRun {
   }
   // Before the start: all that the kernel writes is memory of the GPU that runs it.
   void writes_own_memory() { own_memory_ = true; }
-  // later: the code, or what all kernels of the device need, cannot be loaded or made now.
+  // later: the stream is full of kernels; or the code, or what all kernels of the device need, cannot be
+  // loaded or made now.
   Attempt reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
                  void* const* to, int targets, uint64_t count, void* old = nullptr);
   Attempt copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
@@ -64,6 +65,7 @@ class KernelRun {
   device::Context made_in_;
   EndWord word_;  // the flag of the device, unless the caller has given another one
   uint64_t value_ = 0;
+  uint64_t sequence_ = 0;  // of the launches of the device
   bool own_memory_ = false;
   unsigned polls_ = 0;
   uint64_t since_ = 0;  // for the trace

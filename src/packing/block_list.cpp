@@ -67,7 +67,7 @@ void free_table(const TableMemory& memory) {
 // The caller holds the lock.
 void free_what_is_gone() {
   std::erase_if(known().idle, [](const auto& entry) {
-    const bool gone = entry.second.context.is_gone_for_any();
+    const bool gone = entry.second.context.is_gone();
     if (gone) free_table(entry.second);
     return gone;
   });
@@ -77,10 +77,14 @@ void free_what_is_gone() {
 Attempt take(int device, size_t bytes, TableMemory* memory) {
   Attempt outcome = Attempt::never;
   std::lock_guard lock(known().mutex);
-  free_what_is_gone();
   for (int place : {device, in_host_memory, in_pool_of(device)}) {
     *memory = {nullptr, place, std::bit_ceil(bytes), {}};
-    if (auto found = known().idle.find({place, memory->bytes}); found != known().idle.end()) {
+    auto found = known().idle.find({place, memory->bytes});
+    while (found != known().idle.end() && found->second.context.is_gone_for_any()) {
+      free_what_is_gone();
+      found = known().idle.find({place, memory->bytes});
+    }
+    if (found != known().idle.end()) {
       *memory = found->second;
       known().idle.erase(found);
       outcome = Attempt::made;
@@ -185,8 +189,13 @@ Attempt BlockList::upload(int device, Table* table) const {
   size_t buckets = equal_bytes_ ? 0 : static_cast<size_t>((bytes_ - 1) >> shift) + 2;
   size_t block_bytes = count * (equal_bytes_ ? sizeof(int64_t) : sizeof(Block));
   size_t bytes = block_bytes + buckets * sizeof(uint32_t);
+  TableMemory memory;
+  if (const Attempt taken = take(device, bytes, &memory); taken != Attempt::made) return taken;
   HostBuffer image(bytes);
-  if (!image.data()) return Attempt::never;
+  if (!image.data()) {
+    give_back(memory);
+    return Attempt::never;
+  }
   if (equal_bytes_) {
     auto offsets = reinterpret_cast<int64_t*>(image.data());
     for (size_t i = 0; i < count; ++i) offsets[i] = blocks_[i].offset;
@@ -199,8 +208,6 @@ Attempt BlockList::upload(int device, Table* table) const {
     }
     firsts[buckets - 1] = static_cast<uint32_t>(count - 1);
   }
-  TableMemory memory;
-  if (const Attempt taken = take(device, bytes, &memory); taken != Attempt::made) return taken;
   if (device::copy_now(device, memory.address, image.data(), bytes) != Error::none) {
     give_back(memory);
     return Attempt::never;

@@ -180,15 +180,16 @@ Error Move::launch() {
   kernels::Side to, from;
   Attempt attempt = to_.side_on(device_, &to);
   if (attempt == Attempt::made) attempt = from_.side_on(device_, &from);
-  if (attempt == Attempt::made) attempt = run_.move(device_, to, to_at_, from, from_at_, bytes_);
+  lacks_table_ = attempt != Attempt::made;
+  if (!lacks_table_) attempt = run_.move(device_, to, to_at_, from, from_at_, bytes_);
   waits_ = attempt == Attempt::later;  // poll() tries again
   return attempt == Attempt::never ? Error::failed : Error::none;
 }
 
 Error Move::poll() {
   if (waits_) {
-    Error error = launch();
-    if (error != Error::none || waits_) return waits_ ? Error::not_ready : error;
+    if (Error error = launch(); error != Error::none) return error;
+    if (waits_) return lacks_table_ && shortage_.lasts() ? Error::failed : Error::not_ready;
   }
   Error error = run_.poll();
   return error == Error::none ? copy_.poll() : error;
@@ -196,7 +197,11 @@ Error Move::poll() {
 
 Error Move::wait() {
   Error error;
-  while ((error = waits_ ? poll() : run_.poll()) == Error::not_ready) __builtin_ia32_pause();
+  while ((error = waits_ ? poll() : run_.poll()) == Error::not_ready) {
+    // Its memory may come by progress that the caller holds up.
+    if (waits_ && lacks_table_) return Error::not_supported;
+    __builtin_ia32_pause();
+  }
   return error == Error::none ? copy_.wait() : error;
 }
 

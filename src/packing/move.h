@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "base/host_buffer.h"
+#include "base/shortage.h"
 #include "device/copy.h"
 #include "kernels/kernel_run.h"
 #include "packing/plan.h"
@@ -33,6 +34,7 @@ class Move {
   void start_now() { copy_.start_now(); }  // as device::Copy::start_now()
   // none: complete, or never started; not_ready; otherwise the move failed, possibly at its start.
   device::Error poll();
+  // not_supported: there is no memory for the blocks now.
   device::Error wait();
 
  private:
@@ -44,7 +46,9 @@ class Move {
   View to_, from_;
   uint64_t to_at_ = 0, from_at_ = 0, bytes_ = 0;
   int device_ = -1;
-  bool waits_ = false;  // for what its kernel needs
+  bool waits_ = false;        // for what its kernel needs,
+  bool lacks_table_ = false;  // memory for the blocks,
+  Shortage shortage_;         // which a stream that waits for this move would keep away
   device::Copy copy_;
   kernels::KernelRun run_;
 };

@@ -51,8 +51,8 @@ class Dynamic {
 
 }  // namespace
 
-// Rank 1 needs an answer of rank 0 before it makes the call, in which rank 0 is already.
-RANK_TEST(windows, all_make_a_call_of_the_host_while_one_is_served, 2) {
+// `origin` needs an answer of rank 0 before it makes the call, in which rank 0 is already.
+static void call_the_host_while_one_is_served(int origin) {
   constexpr size_t bytes = 4096;
   Dynamic exposed(bytes);
   SharedFlags flags;
@@ -110,7 +110,7 @@ RANK_TEST(windows, all_make_a_call_of_the_host_while_one_is_served, 2) {
   Memory out(Place::device, bytes);
   for (int flag = 0; const auto& [name, call] : calls) {
     if (rank == 0) flags.raise(flag);
-    if (rank == 1) {
+    if (rank == origin) {
       flags.await(flag);
       usleep(in_the_call);
       out.fill(key_of(flag));
@@ -118,7 +118,7 @@ RANK_TEST(windows, all_make_a_call_of_the_host_while_one_is_served, 2) {
     }
     EXPECT(call() == MPI_SUCCESS, "%s", name);
     if (made != MPI_COMM_NULL) MUST(MPI_Comm_free(&made));
-    // Rank 0 may leave some of the calls before rank 1 has entered them.
+    // Rank 0 may leave some of the calls before the other one has entered them.
     MUST(MPI_Barrier(MPI_COMM_WORLD));
     if (rank == 0) EXPECT_HOLDS(exposed.memory(), key_of(flag), bytes);
     ++flag;
@@ -126,6 +126,12 @@ RANK_TEST(windows, all_make_a_call_of_the_host_while_one_is_served, 2) {
   MUST(MPI_Group_free(&everyone));
   MUST(MPI_Comm_free(&inter));
   MUST(MPI_Comm_free(&half));
+}
+
+// In inter-communicators rank 1 is in the other group, and rank 2 in that of rank 0.
+RANK_TEST(windows, all_make_a_call_of_the_host_while_one_is_served, 2) {
+  call_the_host_while_one_is_served(1);
+  if (size > 2) call_the_host_while_one_is_served(2);
 }
 
 // The last rank belongs to no window. The others meet without it.

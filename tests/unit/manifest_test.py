@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Proves that an interposition library exports what the manifest says, and nothing else, and that it needs nothing of
-the MPI to be loaded.
+"""Proves that an interposition library exports what the manifest says, and nothing else, that it needs nothing of
+the MPI to be loaded, and that it has no second copy of a variable of libfairlead-device.so beside it.
 
 usage: manifest_test.py LIBRARY
 """
@@ -31,6 +31,17 @@ def needed_of_mpi(library):
     """LD_PRELOAD puts the library into processes without an MPI, too."""
     return sorted(name for name, kind in dynamic_symbols(library, "--undefined-only")
                   if kind == "U" and re.match("P?MPI|ompi_|mpi_", name))
+
+
+def variables_twice(library):
+    """Variables of this library's that libfairlead-device.so has, too: each code would read its own."""
+    def variables(path):
+        listing = subprocess.run(["nm", "--demangle", "--format=posix", path], check=True, capture_output=True,
+                                 text=True).stdout
+        # Constants, tables of virtual functions and what the compiler keeps for itself are harmless.
+        return set(re.findall(r"^(fairlead::[\w:]+)(?:@\S*)? [bBdDuvV] ", listing, re.MULTILINE))
+
+    return sorted(variables(library) & variables(Path(library).with_name("libfairlead-device.so")))
 
 
 def fortran_symbols(library, forms):
@@ -71,6 +82,7 @@ def main():
     symbols = exported_symbols(sys.argv[1])
     found = list(differences(Path(sys.argv[1]).name, symbols, manifest.read_manifest(manifest.MANIFEST)))
     found += [f"not weak (src/mpi/abi/host_mpi.h): {name}" for name in needed_of_mpi(sys.argv[1])]
+    found += [f"also in libfairlead-device.so: {name}" for name in variables_twice(sys.argv[1])]
     for line in found:
         print(line)
     print(f"{len(symbols)} symbols, {len(found)} mistakes")

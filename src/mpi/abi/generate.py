@@ -93,12 +93,12 @@ def gathers(form, comms, value):
     """The processes that make a blocking call together meet before it (src/mpi/core/gather.h)."""
     parameters = {p.name: p for p in form.row.parameters}
     groups = [p for p in form.row.parameters if p.type == "MPI_Group"]
-    if "peer_comm" in parameters:
-        names = ("local_comm", "local_leader", "peer_comm", "remote_leader")
-        return [f"gather_leaders_before({', '.join(value(parameters[name]) for name in names)});"]
+    if "local_leader" in parameters:
+        kind = "groups" if groups else "comms"
+        return [f"gather_leaders_of_{kind}_before({', '.join(value(p) for p in form.row.parameters[:4])});"]
     # A communicator is made by its whole parent, or by a group alone.
     if groups and (not comms or "tag" in parameters):
-        return [f"gather_groups_before({', '.join(map(value, groups))});"]
+        return [f"gather_group_before({value(groups[0])});"]
     for kind, handles in (("", comms), ("file_", ["fh"]), ("window_", ["win"])):
         for p in handles:
             p = parameters.get(p) if isinstance(p, str) else p

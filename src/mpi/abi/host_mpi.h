@@ -38,6 +38,7 @@
 #pragma weak PMPI_File_get_atomicity
 #pragma weak PMPI_File_get_byte_offset
 #pragma weak PMPI_File_get_errhandler
+#pragma weak PMPI_File_get_group
 #pragma weak PMPI_File_get_position
 #pragma weak PMPI_File_get_size
 #pragma weak PMPI_File_get_view
@@ -50,10 +51,12 @@
 #pragma weak PMPI_Grequest_start
 #pragma weak PMPI_Group_free
 #pragma weak PMPI_Group_from_session_pset
+#pragma weak PMPI_Group_incl
 #pragma weak PMPI_Group_range_incl
 #pragma weak PMPI_Group_rank
 #pragma weak PMPI_Group_size
 #pragma weak PMPI_Group_translate_ranks
+#pragma weak PMPI_Group_union
 #pragma weak PMPI_Info_create
 #pragma weak PMPI_Info_delete
 #pragma weak PMPI_Info_dup
@@ -89,6 +92,7 @@
 #pragma weak PMPI_Type_size_x
 #pragma weak PMPI_Win_call_errhandler
 #pragma weak PMPI_Win_get_errhandler
+#pragma weak PMPI_Win_get_group
 
 // Open MPI and, since 4.2, MPICH convert handles by functions.
 #pragma weak PMPI_Comm_c2f

@@ -24,8 +24,9 @@ inline bool gathers() {
 void gather_comm(MPI_Comm comm);
 void gather_file(MPI_File file);
 void gather_window(MPI_Win win);
-void gather_groups(MPI_Group group, MPI_Group other);
-void gather_leaders(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader);
+void gather_group(MPI_Group group);
+void gather_leaders_of_comms(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader);
+void gather_leaders_of_groups(MPI_Group group, int local_leader, MPI_Group others, int remote_leader);
 }  // namespace detail
 
 // The call is collective over what is named here; over both groups of an inter-communicator. Nothing is done
@@ -42,15 +43,21 @@ inline void gather_window_before(MPI_Win win) {
   if (detail::gathers()) [[unlikely]]
     detail::gather_window(win);
 }
-inline void gather_groups_before(MPI_Group group, MPI_Group other = MPI_GROUP_NULL) {
+inline void gather_group_before(MPI_Group group) {
   if (detail::gathers()) [[unlikely]]
-    detail::gather_groups(group, other);
+    detail::gather_group(group);
 }
-// The arguments of MPI_Intercomm_create, the last two of which only the leader knows.
-inline void gather_leaders_before(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm,
-                                  int remote_leader) {
+// The arguments of MPI_Intercomm_create and MPI_Intercomm_create_from_groups; the last two are the leader's
+// alone.
+inline void gather_leaders_of_comms_before(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm,
+                                           int remote_leader) {
   if (detail::gathers()) [[unlikely]]
-    detail::gather_leaders(local_comm, local_leader, peer_comm, remote_leader);
+    detail::gather_leaders_of_comms(local_comm, local_leader, peer_comm, remote_leader);
+}
+inline void gather_leaders_of_groups_before(MPI_Group group, int local_leader, MPI_Group others,
+                                            int remote_leader) {
+  if (detail::gathers()) [[unlikely]]
+    detail::gather_leaders_of_groups(group, local_leader, others, remote_leader);
 }
 
 }  // namespace fairlead::mpi

@@ -14,6 +14,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/request.h"
+#include "mpi/failures/failures.h"
 
 namespace fairlead::mpi {
 
@@ -44,7 +45,7 @@ void enter_registry(const std::shared_ptr<Window>& window) {
   // Other ranks may need this rank's progress, so completion calls poll from now on.
   engine().keep_busy(1);
   progress_thread().note_active_message_window(1);
-  ++detail::gathering;
+  if (window->threads() != Window::Threads::all) ++detail::gathering;
   registry().by_messages.push_back(window);
 }
 
@@ -58,7 +59,7 @@ void leave_registry(Window& window) {
   if (!window.targets().by_messages()) return;
   engine().keep_busy(-1);
   progress_thread().note_active_message_window(-1);
-  --detail::gathering;
+  if (window.threads() != Window::Threads::all) --detail::gathering;
   std::erase_if(registry().by_messages, [&](const auto& one) { return one.get() == &window; });
 }
 
@@ -93,7 +94,8 @@ static void meet(const Targets& targets, const std::vector<int>& ranks) {
 
 // All know the windows to which they belong, and have made those that they share in one order. Those members
 // that belong to a window meet, unless they have met with more of them. Where all belong to it, a barrier of
-// the host MPI on their communicator cannot meet one that other threads make on another.
+// the host MPI on their communicator cannot meet one that other threads make on another, and ends if a rank
+// fails.
 static void gather_members(MPI_Group members, MPI_Comm comm) {
   std::vector<std::shared_ptr<Window>> by_messages;
   {
@@ -117,7 +119,7 @@ static void gather_members(MPI_Group members, MPI_Comm comm) {
     if (here.size() == ranks.size() && comm != MPI_COMM_NULL) {
       MPI_Request request = MPI_REQUEST_NULL;
       if (real.Ibarrier(comm, &request) == MPI_SUCCESS) poll_until_complete(&request, MPI_STATUS_IGNORE);
-    } else if (window->threads() == Window::Threads::none) {
+    } else if (window->threads() == Window::Threads::none && !survives_failures()) {
       meet(window->targets(), here);
     } else {
       continue;

@@ -436,7 +436,8 @@ FAIRLEAD_ENTRIES(Intercomm_create, intercomm_create, INTERCOMM_CREATE, (Integer*
       ierror);
   await_turn(Comm::from(local_comm));
   await_turn(Comm::from(peer_comm));
-  gather_leaders_before(Comm::from(local_comm), *local_leader, Comm::from(peer_comm), *remote_leader);
+  gather_leaders_of_comms_before(Comm::from(local_comm), *local_leader, Comm::from(peer_comm),
+      *remote_leader);
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm, error.place());
@@ -479,7 +480,7 @@ FAIRLEAD_ENTRIES(Comm_create_group, comm_create_group, COMM_CREATE_GROUP, (Integ
   CallRecord record(Function::Comm_create_group);
   if (!intercepting()) return host(comm, group, tag, newcomm, ierror);
   await_turn(Comm::from(comm));
-  gather_groups_before(Group::from(group));
+  gather_group_before(Group::from(group));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(comm, group, tag, newcomm, error.place());
@@ -522,7 +523,7 @@ FAIRLEAD_ENTRIES(Comm_create_from_group, comm_create_from_group, COMM_CREATE_FRO
                  (group, stringtag, info, errhandler, newcomm, ierror, length_of_stringtag)) {
   CallRecord record(Function::Comm_create_from_group);
   if (!intercepting()) return host(group, stringtag, info, errhandler, newcomm, ierror, length_of_stringtag);
-  gather_groups_before(Group::from(group));
+  gather_group_before(Group::from(group));
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(group, stringtag, info, errhandler, newcomm, error.place(), length_of_stringtag);
@@ -540,7 +541,8 @@ FAIRLEAD_ENTRIES(Intercomm_create_from_groups, intercomm_create_from_groups, INT
   CallRecord record(Function::Intercomm_create_from_groups);
   if (!intercepting()) return host(local_group, local_leader, remote_group, remote_leader, stringtag, info,
       errhandler, newintercomm, ierror, length_of_stringtag);
-  gather_groups_before(Group::from(local_group), Group::from(remote_group));
+  gather_leaders_of_groups_before(Group::from(local_group), *local_leader, Group::from(remote_group),
+      *remote_leader);
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm,

@@ -152,7 +152,7 @@ FAIRLEAD_MPI(Intercomm_create, (MPI_Comm local_comm, int local_leader, MPI_Comm 
       newintercomm);
   await_turn(local_comm);
   await_turn(peer_comm);
-  gather_leaders_before(local_comm, local_leader, peer_comm, remote_leader);
+  gather_leaders_of_comms_before(local_comm, local_leader, peer_comm, remote_leader);
   BlockingHostCall blocking_call;
   int result = real.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newintercomm);
@@ -189,7 +189,7 @@ FAIRLEAD_MPI(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Co
   CallRecord record(Function::Comm_create_group);
   if (!intercepting()) return real.Comm_create_group(comm, group, tag, newcomm);
   await_turn(comm);
-  gather_groups_before(group);
+  gather_group_before(group);
   BlockingHostCall blocking_call;
   int result = real.Comm_create_group(comm, group, tag, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
@@ -227,7 +227,7 @@ FAIRLEAD_MPI(Comm_create_from_group, (MPI_Group group, const char* stringtag, MP
     MPI_Errhandler errhandler, MPI_Comm* newcomm)) {
   CallRecord record(Function::Comm_create_from_group);
   if (!intercepting()) return real.Comm_create_from_group(group, stringtag, info, errhandler, newcomm);
-  gather_groups_before(group);
+  gather_group_before(group);
   BlockingHostCall blocking_call;
   int result = real.Comm_create_from_group(group, stringtag, info, errhandler, newcomm);
   if (result == MPI_SUCCESS) agree_on_slot(*newcomm);
@@ -242,7 +242,7 @@ FAIRLEAD_MPI(Intercomm_create_from_groups, (MPI_Group local_group, int local_lea
   CallRecord record(Function::Intercomm_create_from_groups);
   if (!intercepting()) return real.Intercomm_create_from_groups(local_group, local_leader, remote_group,
       remote_leader, stringtag, info, errhandler, newintercomm);
-  gather_groups_before(local_group, remote_group);
+  gather_leaders_of_groups_before(local_group, local_leader, remote_group, remote_leader);
   BlockingHostCall blocking_call;
   int result = real.Intercomm_create_from_groups(local_group, local_leader, remote_group, remote_leader,
       stringtag, info, errhandler, newintercomm);
