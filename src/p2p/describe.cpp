@@ -2,31 +2,13 @@
 
 #include "p2p/describe.h"
 
-#include <set>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "base/options.h"
-#include "device/ipc_registry.h"
 #include "transport/peer.h"
 
 namespace fairlead::p2p {
 namespace {
-
-// Pairs of receiver and RemoteMemory::id.
-auto& fetched = *new std::set<std::pair<int, uint64_t>>;
-
-// Exports `bytes` bytes at `address`: describes them in terms that are valid in other processes.
-bool name(node::Node& node, const device::Allocation& allocation, const void* address, uint64_t bytes,
-          node::RemoteMemory* remote) {
-  std::vector<device::GoneExport> gone;
-  device::Error error = device::export_memory(allocation, address, bytes, remote, &gone);
-  transport::revoke(node, gone);
-  for (const auto& entry : gone)
-    std::erase_if(fetched, [&](const auto& known) { return known.second == entry.id; });
-  return error == device::Error::none;
-}
 
 // The messages sent from one device address. The record starts anew with each allocation there.
 struct Sent {
@@ -39,11 +21,6 @@ struct Sent {
 
 }  // namespace
 
-bool describe(node::Node& node, int receiver, const device::Allocation& allocation, const void* address,
-              uint64_t bytes, node::RemoteMemory* remote) {
-  return name(node, allocation, address, bytes, remote) && transport::send_file_of(node, receiver, *remote);
-}
-
 std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
                                           const device::Allocation& allocation, const void* address,
                                           uint64_t bytes, node::RemoteMemory* remote) {
@@ -53,11 +30,14 @@ std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
   constexpr std::optional<Fallback> done;
   static auto& by_base = *new std::unordered_map<uint64_t, Sent>;
   if (options().map_after == 0 || bytes > bounce_bytes)
-    return describe(node, receiver, allocation, address, bytes, remote) ? done : Fallback::not_exportable;
+    return transport::export_to(node, {&receiver, 1}, allocation, address, bytes, remote)
+               ? done
+               : Fallback::not_exportable;
   if (by_base.size() > remembered) by_base.clear();
   Sent& sent = by_base[allocation.base];
   auto name_it = [&] {
-    if (!name(node, allocation, address, bytes, remote)) return false;
+    if (transport::export_memory(node, allocation, address, bytes, remote) != device::Error::none)
+      return false;
     sent.lives_on |= remote->id == sent.exported_as;
     sent.exported_as = remote->id;
     return true;
@@ -77,14 +57,6 @@ std::optional<Fallback> describe_if_worth(node::Node& node, int receiver,
   bool worth = sent.lives_on || sent.messages >= options().map_after || ++sent.messages > options().map_after;
   if (!worth) return Fallback::not_mapped_yet;
   return name_it() && transport::send_file_of(node, receiver, *remote) ? done : Fallback::not_exportable;
-}
-
-void note_fetched_from(int receiver, uint64_t id) {
-  fetched.insert({receiver, id});
-}
-
-bool has_fetched(int receiver, uint64_t id) {
-  return fetched.contains({receiver, id});
 }
 
 }  // namespace fairlead::p2p

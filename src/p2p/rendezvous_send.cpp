@@ -135,7 +135,8 @@ std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int recei
     else if (decision.path == Path::peer)
       unreachable =
           describe_if_worth(node, receiver, allocation, source.span, source.span_bytes, &slot.source);
-    else if (!describe(node, receiver, allocation, source.span, source.span_bytes, &slot.source))
+    else if (!transport::export_to(node, {&receiver, 1}, allocation, source.span, source.span_bytes,
+                                   &slot.source))
       unreachable = Fallback::not_exportable;
   }
   // Without memory for staging here, the caller leaves the message to the host MPI.
@@ -254,11 +255,8 @@ void RendezvousSend::advance() {
       break;
     case RendezvousState::done:
       if (moving_) break;  // it reads the user's buffer
-      if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank()) {
+      if (slot_->fetched.load(std::memory_order_relaxed) && receiver_ != node_.rank())
         transport::note_fetched(receiver_, source_, true);
-        // Memory that is shared by file can be mapped again only with this rank's help.
-        if (!source_.by_file) note_fetched_from(receiver_, source_.id);
-      }
       close();
       break;
     default:
@@ -305,7 +303,7 @@ bool RendezvousSend::probed() const {
   // The peer-access probe used memory of the same pool.
   if (pooled_) return node_.decision(node_.rank(), device_, receiver_).path == Path::peer;
   // A receiver that cannot read a layout with gaps needs the sender's help.
-  return exportable_ && view_.contiguous() && has_fetched(receiver_, source_.id);
+  return exportable_ && view_.contiguous() && transport::has_mapped(receiver_, source_);
 }
 
 // The receiver may claim the bytes where they are until they have been copied. Messages that are late in the
@@ -334,7 +332,8 @@ void RendezvousSend::end_move(device::Error error, Need need) {
     device::Allocation allocation = device::classify(moved->piece);
     node::RemoteMemory source{};
     source.base = reinterpret_cast<uintptr_t>(moved->piece);
-    if (receiver_ == node_.rank() || describe(node_, receiver_, allocation, moved->piece, bytes_, &source)) {
+    if (receiver_ == node_.rank() ||
+        transport::export_to(node_, {&receiver_, 1}, allocation, moved->piece, bytes_, &source)) {
       slot_->source = source_ = source;
       pooled_ = std::exchange(moved->piece, nullptr);
       view_ = {pooled_, bytes_};

@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -63,12 +65,12 @@ Reason probe_pair(Node& node, int owner, int owner_device, int device) {
   return seen == expected ? Reason::none : Reason::wrong_bytes;
 }
 
-// Memory whose file was sent to a receiver, by receiver, base and id.
-struct HandedOver {
-  bool current;  // the receiver has the file, or a mapping made from it
+// What is known of memory of this rank and a receiver, by base, id and receiver, until the memory is revoked.
+struct Shared {
+  bool current;  // the receiver has a mapping of it, or the file to make one
   int refusals;  // since the receiver last copied from there
 };
-auto& handed_over = *new std::map<std::tuple<int, uint64_t, uint64_t>, HandedOver>;
+auto& shared = *new std::map<std::tuple<uint64_t, uint64_t, int>, Shared>;
 constexpr int refusals_allowed = 3;
 
 // Receives the files that other ranks sent to this rank's socket.
@@ -114,7 +116,27 @@ Error map_for(Node& node, int owner, int device, const RemoteMemory& remote, dev
   return device::import_memory(owner, device, remote, mapped);
 }
 
+// Announces what export_memory() of the device found freed.
+void revoke(Node& node, const std::vector<device::GoneExport>& gone) {
+  RankBlock& mine = node.mine();
+  for (const auto& entry : gone) {
+    shared.erase(shared.lower_bound({entry.base, entry.id, 0}),
+                 shared.upper_bound({entry.base, entry.id, INT_MAX}));
+    uint64_t number = mine.revocations.load(std::memory_order_relaxed);
+    mine.revoked[number % node::revocations_kept] = {entry.base, entry.id};
+    mine.revocations.store(number + 1, std::memory_order_release);
+  }
+}
+
 }  // namespace
+
+Error export_memory(Node& node, const device::Allocation& allocation, const void* address, uint64_t bytes,
+                    RemoteMemory* remote) {
+  std::vector<device::GoneExport> gone;
+  const Error error = device::export_memory(allocation, address, bytes, remote, &gone);
+  revoke(node, gone);
+  return error;
+}
 
 bool export_probe(Node& node, int device) {
   static auto& tried = *new std::array<std::optional<device::Context>, node::devices_per_rank>;
@@ -124,19 +146,16 @@ bool export_probe(Node& node, int device) {
     tried[device].emplace(device);
     void* slab = device::pool_slab(device);
     auto content = probe_content(node, node.rank(), device);
-    std::vector<device::GoneExport> gone;
     if (slab && device::copy_now(device, slab, content.data(), sizeof content) == Error::none &&
-        device::export_memory(device::classify(slab), slab, sizeof content, &probe.memory, &gone) ==
-            Error::none)
+        export_memory(node, device::classify(slab), slab, sizeof content, &probe.memory) == Error::none)
       probe.ready.store(1, std::memory_order_release);
   }
   return probe.ready.load(std::memory_order_relaxed) != 0;
 }
 
 bool send_file_of(Node& node, int receiver, const RemoteMemory& remote) {
-  if (!remote.by_file) return true;
-  HandedOver& state = handed_over[{receiver, remote.base, remote.id}];
-  if (state.current) return true;
+  Shared& state = shared[{remote.base, remote.id, receiver}];
+  if (!remote.by_file || state.current) return true;
   if (state.refusals >= refusals_allowed) return false;
   int file = device::export_file(remote);
   if (file < 0) return false;
@@ -145,33 +164,29 @@ bool send_file_of(Node& node, int receiver, const RemoteMemory& remote) {
   return state.current;
 }
 
-bool export_to(Node& node, const std::vector<int>& receivers, const device::Allocation& allocation,
+bool export_to(Node& node, std::span<const int> receivers, const device::Allocation& allocation,
                const void* address, uint64_t bytes, RemoteMemory* remote) {
-  std::vector<device::GoneExport> gone;
-  Error error = device::export_memory(allocation, address, bytes, remote, &gone);
-  revoke(node, gone);
-  return error == Error::none && std::all_of(receivers.begin(), receivers.end(), [&](int receiver) {
+  return export_memory(node, allocation, address, bytes, remote) == Error::none &&
+         std::all_of(receivers.begin(), receivers.end(), [&](int receiver) {
            return receiver == node.rank() || send_file_of(node, receiver, *remote);
          });
 }
 
 // A receiver that could not map the memory may have closed an old mapping, and may need the file once more.
+// Memory that was revoked meanwhile is not noted: nothing would forget it.
 void note_fetched(int receiver, const RemoteMemory& remote, bool fetched) {
-  if (!remote.by_file) return;
-  HandedOver& state = handed_over[{receiver, remote.base, remote.id}];
-  state = {fetched, fetched ? 0 : state.refusals + 1};
+  const auto found = shared.find({remote.base, remote.id, receiver});
+  if (found != shared.end()) found->second = {fetched, fetched ? 0 : found->second.refusals + 1};
 }
 
-void revoke(Node& node, const std::vector<device::GoneExport>& gone) {
-  RankBlock& mine = node.mine();
-  for (const auto& entry : gone) {
-    std::erase_if(handed_over, [&](const auto& known) {
-      return std::get<1>(known.first) == entry.base && std::get<2>(known.first) == entry.id;
-    });
-    uint64_t number = mine.revocations.load(std::memory_order_relaxed);
-    mine.revoked[number % node::revocations_kept] = {entry.base, entry.id};
-    mine.revocations.store(number + 1, std::memory_order_release);
-  }
+// Memory that is shared by file can be mapped again only with this rank's help.
+bool has_mapped(int receiver, const RemoteMemory& remote) {
+  const auto found = shared.find({remote.base, remote.id, receiver});
+  return !remote.by_file && found != shared.end() && found->second.current;
+}
+
+size_t shared_with_receivers() {
+  return shared.size();
 }
 
 void follow_revocations(Node& node, int owner) {

@@ -12,6 +12,8 @@
 
 #pragma once
 
+#include <span>
+
 #include "device/ipc_registry.h"
 #include "node/node.h"
 
@@ -24,17 +26,24 @@ using node::Reason;
 // Sender: exports the probe memory of one of its devices, once; false if its memory cannot be exported at
 // all.
 bool export_probe(Node& node, int device);
+// Fills `remote` for `bytes` bytes at `address` inside this rank's `allocation`, and announces to importers
+// what was found freed.
+device::Error export_memory(Node& node, const device::Allocation& allocation, const void* address,
+                            uint64_t bytes, RemoteMemory* remote);
 // Sender: sends `receiver` what it needs besides the handle to map `remote`. False: the receiver cannot map
 // it.
 bool send_file_of(Node& node, int receiver, const RemoteMemory& remote);
 // Fills `remote` for memory of this rank that all `receivers` (node ranks) may map; false if one of them
 // cannot.
-bool export_to(Node& node, const std::vector<int>& receivers, const device::Allocation& allocation,
+bool export_to(Node& node, std::span<const int> receivers, const device::Allocation& allocation,
                const void* address, uint64_t bytes, RemoteMemory* remote);
 // Sender: notes whether the receiver could copy bytes from there itself.
 void note_fetched(int receiver, const RemoteMemory& remote, bool fetched);
-// Sender: announces the allocations that export_memory() found freed.
-void revoke(Node& node, const std::vector<device::GoneExport>& gone);
+// Sender: the receiver has mapped the memory and can copy from it again without this rank's help. False once
+// the memory has been freed.
+bool has_mapped(int receiver, const RemoteMemory& remote);
+// Of how many pairs of receiver and memory this rank remembers such things.
+size_t shared_with_receivers();
 
 // Receiver: Reason::none if its `device` can copy from `owner_device` of node rank `owner`. Runs the probe
 // once and stores the decision.
