@@ -4,6 +4,7 @@
 #include "device/ipc_registry.h"
 
 #include <utility>
+#include <vector>
 
 #include "device/waiting_calls.h"
 #include "sim_exporter.h"
@@ -120,6 +121,32 @@ TEST_F(IpcRegistry, nor_memory_of_another_block) {
   ASSERT_EQ(import(fresh, &later), Error::none);
   EXPECT_NE(later.address(), earlier.address());
   EXPECT_EQ(last_byte(fresh, later), 18);
+}
+
+// An export asks about a few others only, so its time does not grow with their number.
+TEST_F(IpcRegistry, freed_memory_is_reported_in_parts_but_all_of_it) {
+  constexpr size_t exports = 1000;
+  std::vector<GoneExport> gone;
+  RemoteMemory remote;
+  auto export_new = [&] {
+    char* const memory = device_memory(1 << 16);
+    EXPECT_EQ(export_memory(query(memory), memory, 1, &remote, &gone), Error::none);
+    return memory;
+  };
+  std::vector<char*> all;
+  for (size_t i = 0; i < exports; ++i) all.push_back(export_new());
+  EXPECT_TRUE(gone.empty());
+  for (char* memory : all) EXPECT_EQ(gpu.free(memory), Error::none);
+  char* last = export_new();
+  EXPECT_FALSE(gone.empty());
+  EXPECT_LT(gone.size(), exports / 10);
+  for (size_t i = 0; i < exports && registry_counts().exports > 1; ++i) {
+    EXPECT_EQ(gpu.free(last), Error::none);
+    last = export_new();
+  }
+  EXPECT_GE(gone.size(), exports);
+  EXPECT_EQ(registry_counts().exports, 1u);
+  EXPECT_EQ(gpu.free(last), Error::none);
 }
 
 }  // namespace
