@@ -26,6 +26,7 @@ struct Known {
   std::once_flag asked_for_ranks;
   std::vector<int> world_ranks;  // once somebody has asked for them
   uint64_t name = 0, children = 0;
+  std::shared_ptr<MessageCounts> counts;
 };
 // MPI_COMM_WORLD has no attribute. (Never destroyed: threads may be in MPI calls when the process exits.)
 auto& of_world = *new Known;
@@ -101,9 +102,11 @@ int rank_in_world(MPI_Comm comm, int rank) {
   return rank < static_cast<int>(ranks.size()) ? ranks[static_cast<size_t>(rank)] : -1;
 }
 
-uint64_t name_of(MPI_Comm comm) {
+uint64_t name_of(MPI_Comm comm, std::shared_ptr<MessageCounts>** counts) {
   if (!has_world() || !names_known || comm == MPI_COMM_NULL || comm == MPI_COMM_SELF) return 0;
-  return known_of(comm).name;
+  Known& known = known_of(comm);
+  *counts = &known.counts;
+  return known.name;
 }
 
 void Naming::succeed(MPI_Comm made) {

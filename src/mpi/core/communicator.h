@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 
 #include "mpi/abi/host_mpi.h"
@@ -35,8 +36,10 @@ int rank_in_world(MPI_Comm comm, int rank);
 
 // Identifies an intra-communicator: on all members the same number, which no other communicator has of which
 // two of them are members. It follows from how the communicator was made, without communication. 0: unknown,
-// as for duplicates by MPI_Comm_idup and communicators of groups.
-uint64_t name_of(MPI_Comm comm);
+// as for duplicates by MPI_Comm_idup and communicators of groups. `counts`: what mpi/p2p counts on it, null
+// at first, until the communicator is freed; unset if the name is unknown.
+struct MessageCounts;
+uint64_t name_of(MPI_Comm comm, std::shared_ptr<MessageCounts>** counts);
 
 // Lives while the host MPI makes a communicator by a call that is collective over `parent`. Members may
 // disagree on the number of communicators that have been made once such a call has failed, so this rank knows

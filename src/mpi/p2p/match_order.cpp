@@ -4,6 +4,8 @@
 
 #include <sched.h>
 
+#include <atomic>
+#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
@@ -27,29 +29,59 @@ std::atomic<bool> sending = false;
 bool receiving = false;  // in the thread that counts
 
 constexpr size_t most_sequences = 1 << 16;
+std::atomic<size_t> sequences = 0;  // of all communicators
 
-// `sequences` holds what this side knows of each, by MessageKey::sequence; `peer` is a rank in
-// MPI_COMM_WORLD. Returns 0 where no message can be counted.
+}  // namespace
+
+// What this side knows of the sequences of a communicator, by MessageKey::sequence.
+struct MessageCounts {
+  MessageCounts() = default;
+  ~MessageCounts() { sequences -= sent.size() + received.size(); }
+  MessageCounts(const MessageCounts&) = delete;
+  MessageCounts& operator=(const MessageCounts&) = delete;
+  std::unordered_map<uint64_t, uint64_t> sent;
+  std::unordered_map<uint64_t, ReceiveSequence> received;
+  bool full = false;  // some messages were not counted, so no further sequence begins
+};
+
+namespace {
+
+// `peer` is a rank in MPI_COMM_WORLD. Returns 0 where no message can be counted.
 enum class Direction { to_peer, from_peer };
-template <class Sequences>
-uint64_t sequence_of(const Sequences& sequences, MPI_Comm comm, int tag, Direction direction, int peer) {
+template <class Sequence>
+uint64_t find_sequence(std::unordered_map<uint64_t, Sequence> MessageCounts::*side, MPI_Comm comm, int tag,
+                       Direction direction, int peer, std::shared_ptr<Sequence>* sequence) {
   detail::note_thread();
   if (!counts_here || has_threads) return 0;
-  if (sequences.size() >= most_sequences) {
-    static std::once_flag said;
-    std::call_once(said, [] {
-      log_line(LogLevel::info, "messages have so many tags that senders no longer write to posted buffers");
-    });
-    return 0;
-  }
   const node::Node* const node = engine().node();
   if (peer < 0 || !node || node->node_rank_of_world(peer) < 0) return 0;
-  const uint64_t name = name_of(comm);
+  std::shared_ptr<MessageCounts>* counts = nullptr;
+  const uint64_t name = name_of(comm, &counts);
   if (name == 0) return 0;
   int from = peer, to = node->world_rank(node->rank());
   if (direction == Direction::to_peer) std::swap(from, to);
   const auto ranks = static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to);
-  return mixed(mixed(name, ranks), static_cast<uint32_t>(tag)) | 1;
+  const uint64_t key = mixed(mixed(name, ranks), static_cast<uint32_t>(tag)) | 1;
+  if (!*counts) *counts = std::make_shared<MessageCounts>();
+  auto& known = (**counts).*side;
+  auto found = known.find(key);
+  if (found == known.end()) {
+    bool& full = (*counts)->full;
+    full = full || sequences >= most_sequences;
+    if (full) {
+      static std::once_flag said;
+      std::call_once(said, [] {
+        log_line(LogLevel::info,
+                 "messages have so many tags and communicators that senders no longer write to all posted "
+                 "buffers");
+      });
+      return 0;
+    }
+    found = known.try_emplace(key).first;
+    ++sequences;
+  }
+  *sequence = {*counts, &found->second};
+  return key;
 }
 
 }  // namespace
@@ -68,10 +100,11 @@ void detail::meet_thread() {
 // A send or receive inside another one is that of an error handler of the program, which the host MPI has
 // called because it refuses the other one.
 CountedSend::CountedSend(int dest, int tag, MPI_Comm comm, int world_dest) {
-  static auto& counts = *new std::unordered_map<uint64_t, uint64_t>;
-  const uint64_t sequence = sequence_of(counts, comm, tag, Direction::to_peer, world_dest);
+  std::shared_ptr<uint64_t> count;
+  const uint64_t sequence =
+      find_sequence(&MessageCounts::sent, comm, tag, Direction::to_peer, world_dest, &count);
   if (sequence == 0) return;
-  const uint64_t number = ++counts[sequence];
+  const uint64_t number = ++*count;
   if (sending) {
     note_uncounted_send(dest, tag, comm);
     return;
@@ -85,20 +118,20 @@ CountedSend::~CountedSend() {
 }
 
 CountedReceive::CountedReceive(int source, int tag, MPI_Comm comm, int world_source) {
-  static auto& sequences = *new std::unordered_map<uint64_t, ReceiveSequence>;
   if (source == MPI_ANY_SOURCE || tag == MPI_ANY_TAG) note_uncounted_receive(source, tag, comm);
-  const uint64_t which = sequence_of(sequences, comm, tag, Direction::from_peer, world_source);
+  std::shared_ptr<ReceiveSequence> found;
+  const uint64_t which =
+      find_sequence(&MessageCounts::received, comm, tag, Direction::from_peer, world_source, &found);
   if (which == 0) return;
-  ReceiveSequence& found = sequences[which];
-  ++found.count;
+  ++found->count;
   if (receiving) {
     note_uncounted_receive(source, tag, comm);
     return;
   }
   receiving = outermost_ = true;
   if (!is_still_counted(source, tag, comm)) return;
-  sequence_ = &found;
-  key_ = {which, found.count};
+  key_ = {which, found->count};
+  sequence_ = std::move(found);
 }
 
 CountedReceive::~CountedReceive() {
@@ -108,6 +141,10 @@ CountedReceive::~CountedReceive() {
 bool is_still_counted(int source, int tag, MPI_Comm comm) {
   return !has_threads && !detail::wildcard_marks.has(std::hash<MPI_Comm>()(comm)) &&
          !detail::received_marks.has(HashOfKey()({comm, source, tag}));
+}
+
+size_t counted_sequences() {
+  return sequences;
 }
 
 }  // namespace fairlead::mpi

@@ -10,11 +10,13 @@
 //   send or receive;
 // - for receives on a communicator on which it has received with a wildcard or by matched probes;
 // - once a second thread sends or receives;
+// - for further peers and tags of a communicator, once the counts of all communicators have become too many;
 // - on inter-communicators, and on communicators without a name (name_of()): among them those on which
 //   messages may overtake each other.
 // Host messages must not become slower, so they only leave a mark, at a place that others may share.
 //
-// The keys follow from what both ranks know, and a key that one side does not give is never looked for.
+// The keys follow from what both ranks know, and a key that one side does not give is never looked for. The
+// counts of a communicator end with it.
 
 #pragma once
 
@@ -22,6 +24,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "mpi/abi/host_mpi.h"
 #include "mpi/core/engine.h"
@@ -104,13 +107,16 @@ class CountedReceive {
   CountedReceive& operator=(const CountedReceive&) = delete;
   const p2p::MessageKey& key() const { return key_; }
   // Null unless there is a key.
-  ReceiveSequence* sequence() const { return sequence_; }
+  const std::shared_ptr<ReceiveSequence>& sequence() const { return sequence_; }
 
  private:
   p2p::MessageKey key_;
-  ReceiveSequence* sequence_ = nullptr;
+  std::shared_ptr<ReceiveSequence> sequence_;
   bool outermost_ = false;
 };
 bool is_still_counted(int source, int tag, MPI_Comm comm);
+
+// The counts of all communicators.
+size_t counted_sequences();
 
 }  // namespace fairlead::mpi

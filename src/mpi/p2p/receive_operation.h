@@ -125,7 +125,7 @@ class Receive : public Operation {
   enum class Step { matching, getting, pipelining, copying, over } step_ = Step::matching;
   bool may_be_put_ = false;
   p2p::MessageKey message_key_;
-  ReceiveSequence* sequence_ = nullptr;  // null unless there is a key
+  std::shared_ptr<ReceiveSequence> sequence_;  // null unless there is a key; outlives its communicator
   p2p::ReceiveInProgress in_progress_;
   std::unique_ptr<p2p::PostedBuffer> posted_;  // until the message has come
   std::optional<p2p::RendezvousGet> get_;
