@@ -26,6 +26,7 @@ struct Page {
 std::mutex mutex;
 auto& pages = *new std::map<uintptr_t, Page>;
 auto& unused = *new std::map<int, std::vector<uint64_t*>>;  // by device
+size_t in_use = 0;
 
 // The caller holds the lock.
 const Page& page_of(const void* cell) {
@@ -45,6 +46,7 @@ uint64_t* make_page(int device) {
   std::lock_guard lock(mutex);
   pages[reinterpret_cast<uintptr_t>(page)] = {device, context};
   for (size_t i = page_bytes / sizeof *first; i-- > 1;) unused[device].push_back(first + i);
+  ++in_use;
   return first;
 }
 
@@ -59,6 +61,7 @@ uint64_t* take_cell(int device) {
       if (!page_of(cells.back()).context.is_gone()) cell = cells.back();
       cells.pop_back();
     }
+    in_use += cell != nullptr;
   }
   if (!cell) cell = make_page(device);
   if (cell) *cell = 0;
@@ -67,7 +70,14 @@ uint64_t* take_cell(int device) {
 
 void give_back_cell(uint64_t* cell) {
   std::lock_guard lock(mutex);
-  if (cell) unused[page_of(cell).device].push_back(cell);
+  if (!cell) return;
+  unused[page_of(cell).device].push_back(cell);
+  --in_use;
+}
+
+size_t cells_in_use() {
+  std::lock_guard lock(mutex);
+  return in_use;
 }
 
 bool cell_is_gone(const void* cell) {

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace fairlead::mpi {
@@ -16,6 +17,7 @@ namespace fairlead::mpi {
 uint64_t* take_cell(int device);
 // No stream may use it any more. Accepts null.
 void give_back_cell(uint64_t* cell);
+size_t cells_in_use();
 // Has the device been reset since? Then no stream can use the cell; the CPU can.
 bool cell_is_gone(const void* cell);
 

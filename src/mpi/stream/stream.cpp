@@ -398,7 +398,7 @@ bool GpuStream::is_idle() const {
   return !is_captured() && device::runtime()->query_stream(stream_) != Error::not_ready;
 }
 
-void GpuStream::abandon() {
+void GpuStream::abandon(bool idle) {
   std::lock_guard lock(mutex_);
   auto pass = [](const auto& operations) {
     for (const auto& operation : operations) {
@@ -408,7 +408,10 @@ void GpuStream::abandon() {
   };
   if (postponed_) under_way_.push_back(std::exchange(postponed_, nullptr));
   pass(waiting_);
-  for (const Sequence& sequence : sequences_) pass(sequence.operations);
+  for (const Sequence& sequence : sequences_) {
+    pass(sequence.operations);
+    if (idle) give_back_words(device_, sequence.operations);
+  }
   std::erase_if(under_way_, [](const auto& operation) { return operation->captured; });
   pass(under_way_);
   waiting_.clear();

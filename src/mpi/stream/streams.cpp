@@ -118,7 +118,7 @@ int end_enqueued_on(MPI_Comm comm) {
       engine().progress();
     wait();
   }
-  if (last) mine->stream->abandon();  // what is left are graphs that nobody may launch
+  if (last) mine->stream->abandon(mine->stream->is_idle());  // what is left are graphs that nobody may launch
   if (collective) leave(*collective, *mine->stream, comm);
   const int error = mine->errors->code.exchange(MPI_SUCCESS);
   return error == MPI_SUCCESS ? error : raise_error(comm, error, "an operation that was enqueued earlier");
@@ -384,7 +384,7 @@ void close_streams() {
     any = false;
   }
   for (const auto& [comm, one] : communicators) {
-    one->stream->abandon();
+    one->stream->abandon(false);
     if (one->collective) one->collective->abandon();
   }
   communicators.clear();
