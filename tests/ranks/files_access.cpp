@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "base/imported_symbols.h"
 #include "counted_errors.h"
@@ -278,6 +279,53 @@ RANK_TEST(files, many_requests_at_once, 1) {
   }
   for (int i = 0; i < many && !tolerate_errors; ++i)
     EXPECT_HOLDS(memory[static_cast<size_t>(i)], key_of(i, rank, 400), bytes);
+}
+
+// Each call takes a place of its own, whole, whoever else calls: M9.
+RANK_TEST(files, M9_threads_share_an_individual_file_pointer, 1) {
+  if (!threads) return skip("needs TEST_THREADS=1");
+  constexpr int rounds = 4, ways = 4;
+  constexpr size_t bytes = 1000000;
+  File file(MPI_COMM_SELF);
+  const auto key = [](int way, int round) { return key_of(rank, way, round); };
+  std::vector<std::vector<char>> blocks(ways * rounds, std::vector<char>(bytes));
+  // All blocks, each by one call: of host memory, of device memory, and nonblocking.
+  const auto move = [&](Direction direction) {
+    const auto move_one = [&](int way, int round) {
+      const bool writes = direction == Direction::write;
+      Memory block(host_and_device[way != 0], bytes);
+      block.fill(key(way, round));
+      MPI_Request request;
+      MPI_Status status;
+      if (way == ways - 1) {
+        MUST(writes ? MPI_File_iwrite(file, block, bytes, MPI_BYTE, &request)
+                    : MPI_File_iread(file, block, bytes, MPI_BYTE, &request));
+        MUST(MPI_Wait(&request, &status));
+      } else {
+        MUST(writes ? MPI_File_write(file, block, bytes, MPI_BYTE, &status)
+                    : MPI_File_read(file, block, bytes, MPI_BYTE, &status));
+      }
+      expect_bytes(status, bytes, writes ? "write" : "read");
+      MPI_Offset at = 0;
+      MUST(MPI_File_seek(file, 0, MPI_SEEK_CUR));
+      MUST(MPI_File_get_position(file, &at));
+      EXPECT(at % bytes == 0 || tolerate_errors, "the pointer is in the middle of an access");
+      block.read(blocks[static_cast<size_t>(way * rounds + round)].data(), bytes);
+    };
+    std::vector<std::thread> running;
+    for (int way = 0; way < ways; ++way)
+      running.emplace_back([&, way] {
+        for (int round = 0; round < rounds; ++round) move_one(way, round);
+      });
+    for (std::thread& thread : running) thread.join();
+  };
+  for (Direction direction : {Direction::write, Direction::read}) {
+    MUST(MPI_File_seek(file, 0, MPI_SEEK_SET));
+    move(direction);
+    const std::vector<char> contents = file.contents();
+    for (size_t i = 0; i < blocks.size() && !tolerate_errors; ++i)
+      EXPECT(place_of(blocks[i], contents) != SIZE_MAX, "access %zu is not in one place", i);
+  }
 }
 
 // File functions of a host MPI call others of it by MPI_X, and would wait in vain for a request of Fairlead.

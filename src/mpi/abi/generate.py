@@ -130,6 +130,8 @@ def around(form, value):
     if "names" in form.row.words:
         before.append(f"Naming naming({value(comms[0])});")
         after.append(f"naming.succeed({value(made[0])});")
+    if "pointer" in form.row.words:
+        before.append(f"PointerTurn turn({value(form.row.parameters[0])}, own_pointer);")
     if "begins_session" in form.row.words:
         after.append("begun.succeed();")
     info = next((p for p in form.row.parameters if p.name == "info"), None)
@@ -351,6 +353,7 @@ def wrappers(forms):
             '#include "mpi/core/communicator.h"',
             '#include "mpi/core/interception.h"', '#include "mpi/abi/real.h"', '#include "mpi/core/record.h"', '#include "mpi/p2p/send_buffer.h"', '#include "mpi/job/sessions.h"',
             '#include "mpi/job/spawned_environment.h"', '#include "mpi/core/gather.h"',
+            '#include "mpi/file/pointer_turn.h"',
             '#include "mpi/info/memory_kinds.h"', "",
             "using namespace fairlead::mpi;", "", "// clang-format off",
             *(guarded(form, wrapper(form)) for form in forms if form.is_wrapped)]
@@ -525,7 +528,8 @@ def fortran(forms):
     newer = [form for form in entries if not form.is_wrapped and form.row.since >= "4.0"]
     return [*opening("//", what), '#include "mpi/fortran/fortran.h"', '#include "mpi/p2p/send_buffer.h"',
             '#include "mpi/job/sessions.h"', '#include "mpi/core/communicator.h"',
-            '#include "mpi/core/gather.h"', '#include "mpi/info/memory_kinds.h"', "",
+            '#include "mpi/core/gather.h"', '#include "mpi/file/pointer_turn.h"',
+            '#include "mpi/info/memory_kinds.h"', "",
             "// clang-format off", "",
             "// C functions of ours that the header at hand may not declare, or not alike.",
             *(guarded(form, wrap(f'extern "C" int {fortran_calls(form)}({form.declarations()}) '

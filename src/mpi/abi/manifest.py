@@ -25,7 +25,7 @@ TYPE_WORDS = {
 }
 # What a wrapper may do besides (functions.def explains each).
 WORDS = ("begins_session", "ends_session", "spawns", "duplicates", "memory_kinds", "forgets_kinds", "tells_kinds",
-         "info_env", "tells_gpus", "detaches", "names")
+         "info_env", "tells_gpus", "detaches", "names", "pointer")
 # With one of these, the generated wrapper is all that Fairlead does in the function.
 TELLING_WORDS = ("tells_kinds", "info_env", "tells_gpus")
 # Types that older headers lack, and the condition under which a header declares them.
@@ -150,8 +150,9 @@ def parse_row(line, chapter):
             raise Mistake(f"unknown action '{form.action}'; accepted: {', '.join(ACTIONS)}")
         if form.action != "accelerate" and form.buffers():
             raise Mistake(f"{row.name} takes a buffer, so it needs 'accelerate'")
-        # One that starts to make a communicator waits for its turn, which is enough.
-        if form.action == "block" and row.call != "blocks" and row.family != "communicator":
+        # One that starts to make a communicator, or moves a file pointer, waits for its turn, which is enough.
+        if (form.action == "block" and row.call != "blocks" and row.family != "communicator"
+                and "pointer" not in row.words):
             raise Mistake(f"{row.name} does not block, so its action cannot be block")
     if row.fortran == "handled" and row.action == "forward":
         raise Mistake(f"{row.name} is passed on in C, so Fortran is left to the host MPI, too")

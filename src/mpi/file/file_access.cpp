@@ -41,6 +41,7 @@ class Pipeline {
   Pipeline(FileBuffer& buffer, const BlockingFileHost& host)
       : call_(buffer.call()), elements_(buffer.elements()), host_(host), total_(elements_.bytes()) {
     if (!call_.may_split || !elements_.view() || total_ <= longest_piece()) return;
+    if (call_.offset == own_pointer && !PointerTurn::is_alone(call_.file)) return;
     if (!call_.writes && buffer.may_end_early()) return;
     const FileView& view = buffer.view();
     int atomic = 0;
@@ -144,6 +145,7 @@ int begin_staging(const FileCall& call) {
 int access_staged(const FileCall& call, MPI_Status* status, const BlockingFileHost& host) {
   if (int result = begin_staging(call); result != MPI_SUCCESS) return result;
   BlockingHostCall blocking_call;
+  const PointerTurn turn(call.file, call.offset, PointerTurn::With::nobody_if_free);
   MessageRecord record;
   record.begin();
   MPI_Status own;

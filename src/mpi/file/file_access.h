@@ -8,16 +8,13 @@
 
 #pragma once
 
-#include <cstdint>
 #include <functional>
 
 #include "mpi/core/gather.h"
 #include "mpi/core/interception.h"
+#include "mpi/file/pointer_turn.h"
 
 namespace fairlead::mpi {
-
-// In place of an offset: the file pointers.
-inline constexpr MPI_Offset own_pointer = INT64_MIN, shared_pointer = INT64_MIN + 1;
 
 struct FileCall {
   MPI_File file;
@@ -56,6 +53,7 @@ inline bool is_staged(FileCall* call) {
 
 template <class Host, class Result>
 int call_host(const FileCall& call, const Host& host, Result* result) {
+  PointerTurn turn(call.file, call.offset);
   return host(0, call.buffer.address, call.buffer.count, call.buffer.datatype, result);
 }
 

@@ -45,7 +45,9 @@ UserBuffer FileBuffer::to_keep(Needed needed) {
 
 bool FileBuffer::compare_lengths() {
   MPI_Offset first = call_.offset, last = 0, length = 0;
-  if (first == own_pointer && PMPI_File_get_position(call_.file, &first) != MPI_SUCCESS) return true;
+  if (first == own_pointer &&
+      (!PointerTurn::is_alone(call_.file) || PMPI_File_get_position(call_.file, &first) != MPI_SUCCESS))
+    return true;
   // In other representations, elements have other lengths in the file.
   if (first < 0 || !view().native || view().etype_bytes <= 0) return true;
   const auto bytes = static_cast<MPI_Count>(elements_.bytes());

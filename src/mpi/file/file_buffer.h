@@ -46,6 +46,7 @@ class FileBuffer {
   // Copies the device buffer to host memory if the call writes to the file, and calls the host MPI.
   template <class Result>
   int call_host(const FileHost<Result>& host, Result* result) {
+    PointerTurn turn(call_.file, call_.offset);
     load();
     if (!loaded_) return host(0, nullptr, 0, MPI_BYTE, result);
     return host(0, address(), host_elements_.count(), host_elements_.datatype(), result);

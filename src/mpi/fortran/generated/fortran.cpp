@@ -8,6 +8,7 @@
 #include "mpi/job/sessions.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/gather.h"
+#include "mpi/file/pointer_turn.h"
 #include "mpi/info/memory_kinds.h"
 
 // clang-format off
@@ -1197,6 +1198,7 @@ FAIRLEAD_ENTRIES(File_set_view, file_set_view, FILE_SET_VIEW, (Integer* fh, MPI_
   if (!intercepting()) return host(fh, disp, etype, filetype, datarep, info, ierror, length_of_datarep);
   gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
+  PointerTurn turn(File::from(fh), own_pointer);
   Error error(ierror);
   host(fh, disp, etype, filetype, datarep, info, error.place(), length_of_datarep);
   if (error.none()) note_assertion(object_id(File::from(fh)), Info::from(info));
@@ -1219,6 +1221,24 @@ FAIRLEAD_ENTRIES(File_sync, file_sync, FILE_SYNC, (Integer* fh, Integer* ierror)
   gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
   host(fh, ierror);
+}
+
+FAIRLEAD_ENTRIES(File_seek, file_seek, FILE_SEEK, (Integer* fh, MPI_Offset* offset, Integer* whence,
+                 Integer* ierror),
+                 (fh, offset, whence, ierror)) {
+  CallRecord record(Function::File_seek);
+  if (!intercepting()) return host(fh, offset, whence, ierror);
+  PointerTurn turn(File::from(fh), own_pointer);
+  host(fh, offset, whence, ierror);
+}
+
+FAIRLEAD_ENTRIES(File_get_position, file_get_position, FILE_GET_POSITION, (Integer* fh, MPI_Offset* offset,
+                 Integer* ierror),
+                 (fh, offset, ierror)) {
+  CallRecord record(Function::File_get_position);
+  if (!intercepting()) return host(fh, offset, ierror);
+  PointerTurn turn(File::from(fh), own_pointer);
+  host(fh, offset, ierror);
 }
 
 FAIRLEAD_ENTRIES(File_seek_shared, file_seek_shared, FILE_SEEK_SHARED, (Integer* fh, MPI_Offset* offset,

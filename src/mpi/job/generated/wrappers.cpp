@@ -13,6 +13,7 @@
 #include "mpi/job/sessions.h"
 #include "mpi/job/spawned_environment.h"
 #include "mpi/core/gather.h"
+#include "mpi/file/pointer_turn.h"
 #include "mpi/info/memory_kinds.h"
 
 using namespace fairlead::mpi;
@@ -630,6 +631,7 @@ FAIRLEAD_MPI(File_set_view, (MPI_File fh, MPI_Offset disp, MPI_Datatype etype, M
   if (!intercepting()) return real.File_set_view(fh, disp, etype, filetype, datarep, info);
   gather_file_before(fh);
   BlockingHostCall blocking_call;
+  PointerTurn turn(fh, own_pointer);
   int result = real.File_set_view(fh, disp, etype, filetype, datarep, info);
   if (result == MPI_SUCCESS) note_assertion(object_id(fh), info);
   return result;
@@ -649,6 +651,20 @@ FAIRLEAD_MPI(File_sync, (MPI_File fh)) {
   gather_file_before(fh);
   BlockingHostCall blocking_call;
   return real.File_sync(fh);
+}
+
+FAIRLEAD_MPI(File_seek, (MPI_File fh, MPI_Offset offset, int whence)) {
+  CallRecord record(Function::File_seek);
+  if (!intercepting()) return real.File_seek(fh, offset, whence);
+  PointerTurn turn(fh, own_pointer);
+  return real.File_seek(fh, offset, whence);
+}
+
+FAIRLEAD_MPI(File_get_position, (MPI_File fh, MPI_Offset* offset)) {
+  CallRecord record(Function::File_get_position);
+  if (!intercepting()) return real.File_get_position(fh, offset);
+  PointerTurn turn(fh, own_pointer);
+  return real.File_get_position(fh, offset);
 }
 
 FAIRLEAD_MPI(File_seek_shared, (MPI_File fh, MPI_Offset offset, int whence)) {
