@@ -277,6 +277,25 @@ RANK_TEST(communicators, between_two_groups, 2) {
   }
 }
 
+// The others pass anything as the communicator over which the leaders meet: it is not significant there.
+RANK_TEST(communicators, between_two_groups_whose_leaders_know_each_other, 3) {
+  Memory buffer(Place::device, 1000);
+  MPI_Request pending;
+  MUST(MPI_Irecv(buffer, 1000, MPI_BYTE, 0, tag, MPI_COMM_SELF, &pending));
+  MPI_Comm half, inter, peers = MPI_COMM_WORLD;
+  MUST(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half));
+  if (rank > 1) peers = MPI_COMM_NULL;
+#if defined(OPEN_MPI)  // MPICH looks at the handle
+  if (rank > 1) peers = reinterpret_cast<MPI_Comm>(0x5a5a);
+#endif
+  MUST(MPI_Intercomm_create(half, 0, peers, rank > 1 ? -7 : 1 - rank % 2, tag, &inter));
+  run(Team(inter, rank % 2), plan_of(Kind::allgather, 0, 9));
+  MUST(MPI_Comm_free(&inter));
+  MUST(MPI_Comm_free(&half));
+  MUST(MPI_Send(buffer, 0, MPI_BYTE, 0, tag, MPI_COMM_SELF));
+  MUST(MPI_Wait(&pending, MPI_STATUS_IGNORE));
+}
+
 // Two ranks and the others. Of the root's group one rank has no part in a rooted collective, and passes
 // MPI_PROC_NULL with arguments like everybody's.
 RANK_TEST(communicators, ranks_that_pass_MPI_PROC_NULL_as_root, 3) {

@@ -203,6 +203,55 @@ RANK_TEST(pcollectives, may_be_more_than_a_host_has_communicators, 1) {
   for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
 }
 
+#if defined(OPEN_MPI)
+// The names of Open MPI 4.1, which has no others.
+RANK_TEST(pcollectives, have_the_names_of_an_extension, 1) {
+  constexpr const char* names[] = {"Allgather",
+                                   "Allgatherv",
+                                   "Allreduce",
+                                   "Alltoall",
+                                   "Alltoallv",
+                                   "Alltoallw",
+                                   "Barrier",
+                                   "Bcast",
+                                   "Exscan",
+                                   "Gather",
+                                   "Gatherv",
+                                   "Reduce",
+                                   "Reduce_scatter",
+                                   "Reduce_scatter_block",
+                                   "Scan",
+                                   "Scatter",
+                                   "Scatterv",
+                                   "Neighbor_allgather",
+                                   "Neighbor_allgatherv",
+                                   "Neighbor_alltoall",
+                                   "Neighbor_alltoallv",
+                                   "Neighbor_alltoallw"};
+  if (!host_oracle)
+    for (const char* name : names)
+      EXPECT(dlsym(RTLD_DEFAULT, ("MPIX_" + std::string(name) + "_init").c_str()) ==
+                 dlsym(RTLD_DEFAULT, ("MPI_" + std::string(name) + "_init").c_str()),
+             "MPIX_%s_init is another function", name);
+  const auto allreduce_init = init<AllreduceInit>("MPIX_Allreduce_init");
+  if (!allreduce_init) return skip("the MPI has no such extension");
+  Memory mine(Place::device, sizeof(int)), sum(Place::device, sizeof(int));
+  const int one = 1;
+  mine.write(&one, sizeof one);
+  MPI_Request request;
+  MUST(allreduce_init(mine, sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request));
+  for (int round = 0; round < 2; ++round) {
+    sum.clear();
+    MUST(MPI_Start(&request));
+    MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    int found = 0;
+    sum.read(&found, sizeof found);
+    EXPECT(found == size, "the sum is %d", found);
+  }
+  MUST(MPI_Request_free(&request));
+}
+#endif
+
 // The program's functions for attributes are for what the program does.
 RANK_TEST(pcollectives, copy_no_attributes, 1) {
   auto allreduce_init = init<AllreduceInit>("MPI_Allreduce_init");

@@ -24,6 +24,7 @@ using LargeGatherv = int(const void*, MPI_Count, MPI_Datatype, void*, const MPI_
                          MPI_Datatype, int, MPI_Comm);
 using LargeIalltoallv = int(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*, const MPI_Count*,
                             const MPI_Aint*, MPI_Datatype, MPI_Comm, MPI_Request*);
+using LargeGather = int(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Datatype, int, MPI_Comm);
 using LargePack = int(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Count*, MPI_Comm);
 using LargeContiguous = int(MPI_Count, MPI_Datatype, MPI_Datatype*);
 using AllgathervInit = int(const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, MPI_Comm,
@@ -122,6 +123,33 @@ RANK_TEST(newer, large_arrays_of_counts_arrive, 2) {
                     MPI_COMM_WORLD, &request));
     MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
     EXPECT(from_all.holds(of_peers, &why), "ialltoallv: %s", why.c_str());
+  }
+}
+
+// Counts that are not significant, as those of what only the root receives or sends, may be any number.
+RANK_TEST(newer, counts_of_nothing_may_be_any_number, 1) {
+  auto* gather = required<LargeGather>("MPI_Gather_c");
+  auto* scatter = required<LargeGather>("MPI_Scatter_c");
+  if (!gather || !scatter) return;
+  constexpr MPI_Count any = MPI_Count{1} << 40;
+  const auto at_root = [](MPI_Count count) { return rank == 0 ? count : any; };
+  const size_t whole = static_cast<size_t>(block) * size;
+  for (Place place : host_and_device) {
+    Memory mine(place, block), all(place, whole);
+    std::vector<char> wanted(whole);
+    for (int from = 0; from < size; ++from)
+      write_pattern(key_of(from), &wanted[static_cast<size_t>(block) * from], block);
+    all.write(wanted.data(), block);
+    mine.fill(key_of(rank));
+    std::string why;
+    MUST(gather(mine, block, MPI_BYTE, all, at_root(block), MPI_BYTE, 0, MPI_COMM_WORLD));
+    if (rank == 0) EXPECT(all.holds(wanted, &why), "gather: %s", why.c_str());
+    MUST(gather(rank == 0 ? MPI_IN_PLACE : mine.data(), rank == 0 ? any : block, MPI_BYTE, all, at_root(block),
+                MPI_BYTE, 0, MPI_COMM_WORLD));
+    if (rank == 0) EXPECT(all.holds(wanted, &why), "gather in place: %s", why.c_str());
+    MUST(scatter(all, at_root(block), MPI_BYTE, rank == 0 ? MPI_IN_PLACE : mine.clear().data(),
+                 rank == 0 ? any : block, MPI_BYTE, 0, MPI_COMM_WORLD));
+    EXPECT_HOLDS(mine, key_of(rank), block);
   }
 }
 

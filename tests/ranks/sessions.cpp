@@ -3,7 +3,7 @@
 // Programs that use MPI by sessions (MPI 4.1, 11.3): alone, in turns and several at once, and before, within
 // and after MPI_Init ... MPI_Finalize. Their device messages work on every communicator.
 //
-//   sessions alone | cycles | some | before | within | after
+//   sessions alone | cycles | some | before | within | after | refused
 //
 // On plain MPI, with TEST_MEMORY=host, the memory is host memory.
 
@@ -264,6 +264,14 @@ void alone() {
   refused();
 }
 
+// Fairlead may be off.
+void refused_in_session() {
+  MPI_Session session;
+  MUST(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
+  refused();
+  MUST(MPI_Session_finalize(&session));
+}
+
 // All of MPI ends and begins again.
 void cycles() {
   for (int i = 0; i < 2; ++i) {
@@ -341,8 +349,10 @@ int main(int argc, char** argv) {
     within(&argc, &argv);
   else if (when == "after")
     after(&argc, &argv);
+  else if (when == "refused")
+    refused_in_session();
   else
-    require(false, "usage: sessions alone | cycles | some | before | within | after");
+    require(false, "usage: sessions alone | cycles | some | before | within | after | refused");
   return 0;
 }
 #endif

@@ -114,7 +114,8 @@ def around(form, value):
     comms = [p for p in form.row.parameters
              if p.type == "MPI_Comm" and not p.stars and form.row.family != "buffer"]
     if form.row.call == "blocks" or form.row.family == "communicator":
-        before += [f"await_turn({value(p)});" for p in comms]
+        # Only the leaders have the communicator over which they exchange messages.
+        before += [f"await_turn({value(p)});" for p in comms if p.name != "peer_comm"]
     if form.row.call == "blocks":
         before += [*gathers(form, comms, value), "BlockingHostCall blocking_call;"]
     if "begins_session" in form.row.words:
@@ -198,6 +199,11 @@ def is_collective(form):
             and any(p.name == "comm" for p in form.row.parameters))
 
 
+def has_earlier_name(form):
+    """Open MPI 4.1 has it as MPIX_X."""
+    return is_collective(form) and form.name.endswith("_init")
+
+
 def collective(form):
     name = form.row.name.removesuffix("_init")
     persistent, starts = name != form.row.name, form.row.call == "starts"
@@ -243,7 +249,8 @@ def collective(form):
     body = [f"CallRecord record(Function::{form.name});",
             f"if (!intercepting()) return real.{form.name}({arguments});", *fields, call,
             f"  return real.{in_host}({', '.join(passed)});", "});"]
-    return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}"])
+    earlier = [f"FAIRLEAD_EARLIER_NAME({form.name})"] if has_earlier_name(form) else []
+    return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}", *earlier])
 
 
 def collectives(forms):
@@ -359,6 +366,15 @@ def wrappers(forms):
             *(guarded(form, wrapper(form)) for form in forms if form.is_wrapped)]
 
 
+def where_significant(p, row):
+    """Where a count of a collective may be any number, the condition in C under which it may not."""
+    if row.family != "collective" or p.name not in ("sendcount", "recvcount"):
+        return ""
+    of_root = ("scatter" if p.name == "sendcount" else "gather") in row.name.lower() and any(
+        q.name == "root" for q in row.parameters)
+    return f"{p.name[:4]}buf != MPI_IN_PLACE" + (" && peers_at_root(root, comm)" if of_root else "")
+
+
 def fallback_value(p, row):
     """What the ordinary form is given for a parameter of the large-count form."""
     small, large = TYPE_WORDS.get(p.type, (p.type, p.type))
@@ -366,8 +382,11 @@ def fallback_value(p, row):
         return p.name
     if p.stars:
         return f"fallback_output<{small}>({p.name})"
+    if not p.array and small == "int":
+        significant = where_significant(p, row)
+        return f"{significant} ? narrow({p.name}) : 0" if significant else f"narrow({p.name})"
     if not p.array:
-        return f"narrow({p.name})" if small == "int" else f"static_cast<{small}>({p.name})"
+        return f"static_cast<{small}>({p.name})"
     array = f"FallbackArray({p.name}, {array_length(p, row)})"
     return f"{array}.keep()" if any(q.name == "request" for q in row.parameters) else array
 
@@ -496,8 +515,9 @@ def fortran_entry(form):
         return [wrap(opening, " " * 17), wrap(f"                 ({', '.join(names)})){end}", " " * 17)]
 
     body = [wrap("  " + line, " " * 6) for line in body]
-    of_pointer = head("FAIRLEAD_ENTRIES_FOR_C_PTR", "") if tells_address(row) else []
-    return "\n".join(["", *head(macro, " {"), *body, "}", *of_pointer])
+    others = head("FAIRLEAD_ENTRIES_FOR_C_PTR", "") if tells_address(row) else []
+    others += head("FAIRLEAD_ENTRIES_OF_EARLIER_NAME", "") if has_earlier_name(form) else []
+    return "\n".join(["", *head(macro, " {"), *body, "}", *others])
 
 
 def tells_address(row):
@@ -511,9 +531,11 @@ def has_fortran_entry(form):
 
 def fortran_symbols(form):
     """The names of its entry points: of mpif.h and mpi as compilers make them, and that of mpi_f08."""
-    lower = f"mpi_{form.name.lower()}"
-    stems = [lower, f"{lower}_cptr"] if tells_address(form.row) else [lower]
-    return [*(name for stem in stems for name in (f"{stem}_", f"{stem}__", stem, stem.upper())), f"{lower}_f08_"]
+    lower, earlier = f"mpi_{form.name.lower()}", f"mpix_{form.name.lower()}"
+    bindings = [earlier, lower] if has_earlier_name(form) else [lower]
+    stems = [*bindings, f"{lower}_cptr"] if tells_address(form.row) else bindings
+    return [*(name for stem in stems for name in (f"{stem}_", f"{stem}__", stem, stem.upper())),
+            *(f"{binding}_f08_" for binding in bindings)]
 
 
 def names_of_gpu_query(name):
@@ -546,6 +568,7 @@ def exports_map(forms):
     # points that this MPI does not need.
     return [*opening("#", "What an interposition library exports."), "{", "  global:",
             *(f"    MPI_{form.name};" for form in forms if form.action != "forward"),
+            *(f"    MPIX_{form.name};" for form in forms if has_earlier_name(form)),
             *(f"    {symbol};" for form in forms if has_fortran_entry(form) for symbol in fortran_symbols(form)),
             *(f"    {symbol};" for name in GPU_QUERIES for in_c, in_fortran in [names_of_gpu_query(name)]
               for symbol in [in_c, *in_fortran]),
@@ -574,7 +597,8 @@ A function newer than the host MPI is exported all the same, and returns `MPI_ER
 So a program must test for it by `MPI_Get_version()`, not by `dlsym()`.
 
 Besides these functions, Fairlead exports those by which programs ask whether MPI takes device memory: {queries} ([what they answer](programs.md#what-fairlead-answers)).
-It also exports those functions of ULFM that wait for other processes, {failures}; all others of ULFM are passed on ([failed processes](design/host-mpi.md#failed-processes))."""
+It also exports those functions of ULFM that wait for other processes, {failures}; all others of ULFM are passed on ([failed processes](design/host-mpi.md#failed-processes)).
+With Open MPI, the persistent collectives also have the names of its extension `pcollreq`, `MPIX_Allreduce_init` and so on; Open MPI 4.1 has no others."""
 
 COVERAGE_COLUMNS = """
 | Function | MPI | Family | Device buffers | `_c` form | Fortran |

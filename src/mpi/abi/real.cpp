@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <string>
 
 #include "base/imported_symbols.h"
 #include "base/log.h"
@@ -60,7 +61,13 @@ bool available(Function function) {
 }
 
 void* detail::find(Function function) {
-  return find_by_name(profiling_names[static_cast<int>(function)]);
+  const char* name = profiling_names[static_cast<int>(function)];
+  void* address = find_by_name(name);
+#if defined(OPEN_MPI)
+  constexpr size_t prefix = sizeof "PMPI" - 1;  // the persistent collectives of Open MPI 4.1
+  if (!address) address = find_by_name(("PMPIX" + std::string(name + prefix)).c_str());
+#endif
+  return address;
 }
 
 int detail::report_missing(Function function) {

@@ -48,6 +48,15 @@ extern "C" int PMPI_Group_from_session_pset(MPI_Session session, const char* pse
   extern "C" FAIRLEAD_EXPORT int fairlead_##name parameters __asm__("MPIX_" #name); \
   int fairlead_##name parameters
 
+// MPIX_<name> as another name of MPI_<name>: Open MPI had the persistent collectives before the standard.
+#if defined(OPEN_MPI)
+#define FAIRLEAD_EARLIER_NAME(name)                                                                   \
+  extern "C" FAIRLEAD_EXPORT decltype(fairlead_##name) fairlead_earlier_##name __asm__("MPIX_" #name) \
+      __attribute__((alias("MPI_" #name)));
+#else
+#define FAIRLEAD_EARLIER_NAME(name)
+#endif
+
 namespace fairlead::mpi {
 
 // Every function of the manifest, in its order; large-count forms end in _c.

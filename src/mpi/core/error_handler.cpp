@@ -49,6 +49,10 @@ void tell(bool fatal, int code, const std::string& about) {
 }  // namespace
 
 int raise_error(MPI_Comm comm, int code, const std::string& about) {
+  if (comm == MPI_COMM_NULL) {
+    tell(false, code, about);
+    return code;
+  }
   MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
   tell(PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
   PMPI_Comm_call_errhandler(comm, code);
@@ -77,7 +81,12 @@ std::string why_no_progress_thread() {
 }
 
 MPI_Comm comm_of_no_object() {
-  return has_world() ? MPI_COMM_WORLD : comm_self();
+  if (has_world() || comm_self() != MPI_COMM_NULL) return has_world() ? MPI_COMM_WORLD : comm_self();
+  // Fairlead is off.
+  int begun = 0, over = 0;
+  PMPI_Initialized(&begun);
+  PMPI_Finalized(&over);
+  return begun && !over ? MPI_COMM_WORLD : MPI_COMM_NULL;
 }
 
 int refuse_call(MPI_Comm comm, const char* function, int code, const std::string& why) {

@@ -15,12 +15,13 @@
 
 namespace fairlead::mpi {
 
-// `about` describes the operation: "a send of 4096 bytes to rank 1 with tag 5". Returns `code`.
+// `about` describes the operation: "a send of 4096 bytes to rank 1 with tag 5". Returns `code`, and does no
+// more if there is no communicator.
 int raise_error(MPI_Comm comm, int code, const std::string& about);
 int raise_window_error(MPI_Win win, int code, const std::string& about);
 int raise_file_error(MPI_File file, int code, const std::string& about);
 // Where errors of a call are raised that concern no communicator: MPI_COMM_WORLD, as host MPIs do. In a
-// program that uses sessions alone it returns errors.
+// program that uses sessions alone it returns errors; if Fairlead is off there, it is MPI_COMM_NULL.
 MPI_Comm comm_of_no_object();
 // For a function of Fairlead's own that cannot do what it is called for: logs why, and raises the error.
 int refuse_call(MPI_Comm comm, const char* function, int code, const std::string& why);

@@ -319,10 +319,15 @@ bool tell_attribute(const Integer* win, const Integer* keyval, void* value, Inte
 // The symbol behind the module mpi's interface that has a TYPE(C_PTR); the arguments are the same.
 #define FAIRLEAD_ENTRIES_FOR_C_PTR(name, lower, upper, parameters, arguments) \
   FAIRLEAD_COMPILED_NAMES(mpi_##lower##_cptr, MPI_##upper##_CPTR, name, lower, parameters, arguments)
+// Names that the MPI gave a function before the standard did.
+#define FAIRLEAD_ENTRIES_OF_EARLIER_NAME(name, lower, upper, parameters, arguments)       \
+  FAIRLEAD_COMPILED_NAMES(mpix_##lower, MPIX_##upper, name, lower, parameters, arguments) \
+  FAIRLEAD_ENTRY(mpix_##lower##_f08_, name, lower, parameters, arguments, f08_hands_over_descriptors())
 #else
 #define FAIRLEAD_ENTRIES(name, lower, upper, parameters, arguments)             \
   FAIRLEAD_BODY(lower, parameters);                                             \
   FAIRLEAD_ENTRY(mpi_##lower##_f08_, name, lower, parameters, arguments, false) \
   FAIRLEAD_BODY(lower, parameters)
 #define FAIRLEAD_ENTRIES_FOR_C_PTR(name, lower, upper, parameters, arguments)
+#define FAIRLEAD_ENTRIES_OF_EARLIER_NAME(name, lower, upper, parameters, arguments)
 #endif

@@ -228,21 +228,24 @@ int Bcast_c(void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_
 }
 int Gather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) try {
-  return real.Gather(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, root, comm);
+  return real.Gather(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE && peers_at_root(root, comm) ? narrow(recvcount) : 0, recvtype, root, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Gather_c);
 }
 int Gatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root,
     MPI_Comm comm) try {
-  return real.Gatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
-      peers_at_root(root, comm)), FallbackArray(displs, peers_at_root(root, comm)), recvtype, root, comm);
+  return real.Gatherv(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      FallbackArray(recvcounts, peers_at_root(root, comm)), FallbackArray(displs, peers_at_root(root, comm)),
+      recvtype, root, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Gatherv_c);
 }
 int Scatter_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm) try {
-  return real.Scatter(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, root, comm);
+  return real.Scatter(sendbuf, sendbuf != MPI_IN_PLACE && peers_at_root(root, comm) ? narrow(sendcount) : 0,
+      sendtype, recvbuf, recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0, recvtype, root, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Scatter_c);
 }
@@ -250,26 +253,29 @@ int Scatterv_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint
     MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root,
     MPI_Comm comm) try {
   return real.Scatterv(sendbuf, FallbackArray(sendcounts, peers_at_root(root, comm)), FallbackArray(displs,
-      peers_at_root(root, comm)), sendtype, recvbuf, narrow(recvcount), recvtype, root, comm);
+      peers_at_root(root, comm)), sendtype, recvbuf, recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0,
+      recvtype, root, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Scatterv_c);
 }
 int Allgather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) try {
-  return real.Allgather(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, comm);
+  return real.Allgather(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0, recvtype, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Allgather_c);
 }
 int Allgatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm) try {
-  return real.Allgatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
-      peers_of(comm)), FallbackArray(displs, peers_of(comm)), recvtype, comm);
+  return real.Allgatherv(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      FallbackArray(recvcounts, peers_of(comm)), FallbackArray(displs, peers_of(comm)), recvtype, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Allgatherv_c);
 }
 int Alltoall_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) try {
-  return real.Alltoall(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, comm);
+  return real.Alltoall(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0, recvtype, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Alltoall_c);
 }
@@ -305,7 +311,8 @@ int Allreduce_c(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatyp
 }
 int Reduce_scatter_block_c(const void* sendbuf, void* recvbuf, MPI_Count recvcount, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm) try {
-  return real.Reduce_scatter_block(sendbuf, recvbuf, narrow(recvcount), datatype, op, comm);
+  return real.Reduce_scatter_block(sendbuf, recvbuf, recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0,
+      datatype, op, comm);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Reduce_scatter_block_c);
 }
@@ -336,7 +343,8 @@ int Ibcast_c(void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI
 }
 int Igather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request) try {
-  return real.Igather(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, root, comm,
+  return real.Igather(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE && peers_at_root(root, comm) ? narrow(recvcount) : 0, recvtype, root, comm,
       request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Igather_c);
@@ -344,16 +352,16 @@ int Igather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, v
 int Igatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Igatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
-      peers_at_root(root, comm)).keep(), FallbackArray(displs, peers_at_root(root, comm)).keep(), recvtype,
-      root, comm, request);
+  return real.Igatherv(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      FallbackArray(recvcounts, peers_at_root(root, comm)).keep(), FallbackArray(displs, peers_at_root(root,
+      comm)).keep(), recvtype, root, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Igatherv_c);
 }
 int Iscatter_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request* request) try {
-  return real.Iscatter(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, root, comm,
-      request);
+  return real.Iscatter(sendbuf, sendbuf != MPI_IN_PLACE && peers_at_root(root, comm) ? narrow(sendcount) : 0,
+      sendtype, recvbuf, recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0, recvtype, root, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Iscatter_c);
 }
@@ -361,30 +369,31 @@ int Iscatterv_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI_Ain
     MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Request* request) try {
   return real.Iscatterv(sendbuf, FallbackArray(sendcounts, peers_at_root(root, comm)).keep(),
-      FallbackArray(displs, peers_at_root(root, comm)).keep(), sendtype, recvbuf, narrow(recvcount), recvtype,
-      root, comm, request);
+      FallbackArray(displs, peers_at_root(root, comm)).keep(), sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0, recvtype, root, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Iscatterv_c);
 }
 int Iallgather_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) try {
-  return real.Iallgather(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, comm,
-      request);
+  return real.Iallgather(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0, recvtype, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Iallgather_c);
 }
 int Iallgatherv_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm,
     MPI_Request* request) try {
-  return real.Iallgatherv(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
-      peers_of(comm)).keep(), FallbackArray(displs, peers_of(comm)).keep(), recvtype, comm, request);
+  return real.Iallgatherv(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      FallbackArray(recvcounts, peers_of(comm)).keep(), FallbackArray(displs, peers_of(comm)).keep(),
+      recvtype, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Iallgatherv_c);
 }
 int Ialltoall_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request* request) try {
-  return real.Ialltoall(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, comm,
-      request);
+  return real.Ialltoall(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0, recvtype, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ialltoall_c);
 }
@@ -422,7 +431,8 @@ int Iallreduce_c(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Dataty
 }
 int Ireduce_scatter_block_c(const void* sendbuf, void* recvbuf, MPI_Count recvcount, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Request* request) try {
-  return real.Ireduce_scatter_block(sendbuf, recvbuf, narrow(recvcount), datatype, op, comm, request);
+  return real.Ireduce_scatter_block(sendbuf, recvbuf, recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0,
+      datatype, op, comm, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Ireduce_scatter_block_c);
 }
@@ -459,25 +469,27 @@ int Bcast_init_c(void* buffer, MPI_Count count, MPI_Datatype datatype, int root,
 int Gather_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
     MPI_Request* request) try {
-  return real.Gather_init(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, root,
-      comm, info, request);
+  return real.Gather_init(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE && peers_at_root(root, comm) ? narrow(recvcount) : 0, recvtype, root, comm,
+      info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Gather_init_c);
 }
 int Gatherv_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request) try {
-  return real.Gatherv_init(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
-      peers_at_root(root, comm)).keep(), FallbackArray(displs, peers_at_root(root, comm)).keep(), recvtype,
-      root, comm, info, request);
+  return real.Gatherv_init(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      FallbackArray(recvcounts, peers_at_root(root, comm)).keep(), FallbackArray(displs, peers_at_root(root,
+      comm)).keep(), recvtype, root, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Gatherv_init_c);
 }
 int Scatter_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
     MPI_Request* request) try {
-  return real.Scatter_init(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, root,
-      comm, info, request);
+  return real.Scatter_init(sendbuf, sendbuf != MPI_IN_PLACE && peers_at_root(root,
+      comm) ? narrow(sendcount) : 0, sendtype, recvbuf, recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0,
+      recvtype, root, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Scatter_init_c);
 }
@@ -485,30 +497,31 @@ int Scatterv_init_c(const void* sendbuf, const MPI_Count sendcounts[], const MPI
     MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request) try {
   return real.Scatterv_init(sendbuf, FallbackArray(sendcounts, peers_at_root(root, comm)).keep(),
-      FallbackArray(displs, peers_at_root(root, comm)).keep(), sendtype, recvbuf, narrow(recvcount), recvtype,
-      root, comm, info, request);
+      FallbackArray(displs, peers_at_root(root, comm)).keep(), sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0, recvtype, root, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Scatterv_init_c);
 }
 int Allgather_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) try {
-  return real.Allgather_init(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, comm,
-      info, request);
+  return real.Allgather_init(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0, recvtype, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Allgather_init_c);
 }
 int Allgatherv_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm,
     MPI_Info info, MPI_Request* request) try {
-  return real.Allgatherv_init(sendbuf, narrow(sendcount), sendtype, recvbuf, FallbackArray(recvcounts,
-      peers_of(comm)).keep(), FallbackArray(displs, peers_of(comm)).keep(), recvtype, comm, info, request);
+  return real.Allgatherv_init(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      FallbackArray(recvcounts, peers_of(comm)).keep(), FallbackArray(displs, peers_of(comm)).keep(),
+      recvtype, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Allgatherv_init_c);
 }
 int Alltoall_init_c(const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request) try {
-  return real.Alltoall_init(sendbuf, narrow(sendcount), sendtype, recvbuf, narrow(recvcount), recvtype, comm,
-      info, request);
+  return real.Alltoall_init(sendbuf, sendbuf != MPI_IN_PLACE ? narrow(sendcount) : 0, sendtype, recvbuf,
+      recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0, recvtype, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Alltoall_init_c);
 }
@@ -546,8 +559,8 @@ int Allreduce_init_c(const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Da
 }
 int Reduce_scatter_block_init_c(const void* sendbuf, void* recvbuf, MPI_Count recvcount,
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request) try {
-  return real.Reduce_scatter_block_init(sendbuf, recvbuf, narrow(recvcount), datatype, op, comm, info,
-      request);
+  return real.Reduce_scatter_block_init(sendbuf, recvbuf, recvbuf != MPI_IN_PLACE ? narrow(recvcount) : 0,
+      datatype, op, comm, info, request);
 } catch (const TooLarge&) {
   return detail::report_missing(Function::Reduce_scatter_block_init_c);
 }

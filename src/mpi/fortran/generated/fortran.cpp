@@ -377,6 +377,9 @@ FAIRLEAD_ENTRIES(Barrier_init, barrier_init, BARRIER_INIT, (Integer* comm, Integ
   if (only_looks_on()) return host(comm, info, request, ierror);
   report(ierror, fairlead_barrier_init(Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Barrier_init, barrier_init, BARRIER_INIT, (Integer* comm, Integer* info,
+                 Integer* request, Integer* ierror),
+                 (comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES(Op_free, op_free, OP_FREE, (Integer* op, Integer* ierror),
                  (op, ierror)) {
@@ -436,7 +439,6 @@ FAIRLEAD_ENTRIES(Intercomm_create, intercomm_create, INTERCOMM_CREATE, (Integer*
   if (!intercepting()) return host(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm,
       ierror);
   await_turn(Comm::from(local_comm));
-  await_turn(Comm::from(peer_comm));
   gather_leaders_of_comms_before(Comm::from(local_comm), *local_leader, Comm::from(peer_comm),
       *remote_leader);
   BlockingHostCall blocking_call;
@@ -1835,6 +1837,10 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Bcast_init, bcast_init, BCAST_INIT, (void* buffer, 
   report(ierror, fairlead_bcast_init(choice(buffer), *count, Datatype::from(datatype), *root,
       Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Bcast_init, bcast_init, BCAST_INIT, (void* buffer, Integer* count,
+                 Integer* datatype, Integer* root, Integer* comm, Integer* info, Integer* request,
+                 Integer* ierror),
+                 (buffer, count, datatype, root, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Gather_init, gather_init, GATHER_INIT, (void* sendbuf, Integer* sendcount,
                  Integer* sendtype, void* recvbuf, Integer* recvcount, Integer* recvtype, Integer* root,
@@ -1846,6 +1852,11 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Gather_init, gather_init, GATHER_INIT, (void* sendb
   report(ierror, fairlead_gather_init(choice(sendbuf), *sendcount, Datatype::from(sendtype), choice(recvbuf),
       *recvcount, Datatype::from(recvtype), *root, Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Gather_init, gather_init, GATHER_INIT, (void* sendbuf, Integer* sendcount,
+                 Integer* sendtype, void* recvbuf, Integer* recvcount, Integer* recvtype, Integer* root,
+                 Integer* comm, Integer* info, Integer* request, Integer* ierror),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request,
+                 ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Gatherv_init, gatherv_init, GATHERV_INIT, (void* sendbuf, Integer* sendcount,
                  Integer* sendtype, void* recvbuf, Integer* recvcounts, Integer* displs, Integer* recvtype,
@@ -1858,6 +1869,11 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Gatherv_init, gatherv_init, GATHERV_INIT, (void* se
       recvcounts, displs, Datatype::from(recvtype), *root, Comm::from(comm), Info::from(info),
       MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Gatherv_init, gatherv_init, GATHERV_INIT, (void* sendbuf, Integer* sendcount,
+                 Integer* sendtype, void* recvbuf, Integer* recvcounts, Integer* displs, Integer* recvtype,
+                 Integer* root, Integer* comm, Integer* info, Integer* request, Integer* ierror),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root, comm, info,
+                 request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Scatter_init, scatter_init, SCATTER_INIT, (void* sendbuf, Integer* sendcount,
                  Integer* sendtype, void* recvbuf, Integer* recvcount, Integer* recvtype, Integer* root,
@@ -1869,6 +1885,11 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Scatter_init, scatter_init, SCATTER_INIT, (void* se
   report(ierror, fairlead_scatter_init(choice(sendbuf), *sendcount, Datatype::from(sendtype), choice(recvbuf),
       *recvcount, Datatype::from(recvtype), *root, Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Scatter_init, scatter_init, SCATTER_INIT, (void* sendbuf, Integer* sendcount,
+                 Integer* sendtype, void* recvbuf, Integer* recvcount, Integer* recvtype, Integer* root,
+                 Integer* comm, Integer* info, Integer* request, Integer* ierror),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request,
+                 ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Scatterv_init, scatterv_init, SCATTERV_INIT, (void* sendbuf, Integer* sendcounts,
                  Integer* displs, Integer* sendtype, void* recvbuf, Integer* recvcount, Integer* recvtype,
@@ -1881,6 +1902,12 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Scatterv_init, scatterv_init, SCATTERV_INIT, (void*
       choice(recvbuf), *recvcount, Datatype::from(recvtype), *root, Comm::from(comm), Info::from(info),
       MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Scatterv_init, scatterv_init, SCATTERV_INIT, (void* sendbuf,
+                 Integer* sendcounts, Integer* displs, Integer* sendtype, void* recvbuf, Integer* recvcount,
+                 Integer* recvtype, Integer* root, Integer* comm, Integer* info, Integer* request,
+                 Integer* ierror),
+                 (sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root, comm, info,
+                 request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Allgather_init, allgather_init, ALLGATHER_INIT, (void* sendbuf,
                  Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcount, Integer* recvtype,
@@ -1892,6 +1919,10 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Allgather_init, allgather_init, ALLGATHER_INIT, (vo
       choice(recvbuf), *recvcount, Datatype::from(recvtype), Comm::from(comm), Info::from(info),
       MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Allgather_init, allgather_init, ALLGATHER_INIT, (void* sendbuf,
+                 Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcount, Integer* recvtype,
+                 Integer* comm, Integer* info, Integer* request, Integer* ierror),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Allgatherv_init, allgatherv_init, ALLGATHERV_INIT, (void* sendbuf,
                  Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcounts, Integer* displs,
@@ -1904,6 +1935,11 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Allgatherv_init, allgatherv_init, ALLGATHERV_INIT, 
       choice(recvbuf), recvcounts, displs, Datatype::from(recvtype), Comm::from(comm), Info::from(info),
       MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Allgatherv_init, allgatherv_init, ALLGATHERV_INIT, (void* sendbuf,
+                 Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcounts, Integer* displs,
+                 Integer* recvtype, Integer* comm, Integer* info, Integer* request, Integer* ierror),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request,
+                 ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Alltoall_init, alltoall_init, ALLTOALL_INIT, (void* sendbuf, Integer* sendcount,
                  Integer* sendtype, void* recvbuf, Integer* recvcount, Integer* recvtype, Integer* comm,
@@ -1915,6 +1951,10 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Alltoall_init, alltoall_init, ALLTOALL_INIT, (void*
       choice(recvbuf), *recvcount, Datatype::from(recvtype), Comm::from(comm), Info::from(info),
       MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Alltoall_init, alltoall_init, ALLTOALL_INIT, (void* sendbuf,
+                 Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcount, Integer* recvtype,
+                 Integer* comm, Integer* info, Integer* request, Integer* ierror),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Alltoallv_init, alltoallv_init, ALLTOALLV_INIT, (void* sendbuf,
                  Integer* sendcounts, Integer* sdispls, Integer* sendtype, void* recvbuf, Integer* recvcounts,
@@ -1928,6 +1968,12 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Alltoallv_init, alltoallv_init, ALLTOALLV_INIT, (vo
       choice(recvbuf), recvcounts, rdispls, Datatype::from(recvtype), Comm::from(comm), Info::from(info),
       MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Alltoallv_init, alltoallv_init, ALLTOALLV_INIT, (void* sendbuf,
+                 Integer* sendcounts, Integer* sdispls, Integer* sendtype, void* recvbuf, Integer* recvcounts,
+                 Integer* rdispls, Integer* recvtype, Integer* comm, Integer* info, Integer* request,
+                 Integer* ierror),
+                 (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info,
+                 request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Alltoallw_init, alltoallw_init, ALLTOALLW_INIT, (void* sendbuf,
                  Integer* sendcounts, Integer* sdispls, Integer* sendtypes, void* recvbuf,
@@ -1941,6 +1987,12 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Alltoallw_init, alltoallw_init, ALLTOALLW_INIT, (vo
       comm, Peers::ranks), choice(recvbuf), recvcounts, rdispls, kept_types(recvtypes, recvbuf, comm,
       Peers::ranks), Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Alltoallw_init, alltoallw_init, ALLTOALLW_INIT, (void* sendbuf,
+                 Integer* sendcounts, Integer* sdispls, Integer* sendtypes, void* recvbuf,
+                 Integer* recvcounts, Integer* rdispls, Integer* recvtypes, Integer* comm, Integer* info,
+                 Integer* request, Integer* ierror),
+                 (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm,
+                 info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Reduce_init, reduce_init, REDUCE_INIT, (void* sendbuf, void* recvbuf,
                  Integer* count, Integer* datatype, Integer* op, Integer* root, Integer* comm, Integer* info,
@@ -1950,6 +2002,10 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Reduce_init, reduce_init, REDUCE_INIT, (void* sendb
   report(ierror, fairlead_reduce_init(choice(sendbuf), choice(recvbuf), *count, Datatype::from(datatype),
       Op::from(op), *root, Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Reduce_init, reduce_init, REDUCE_INIT, (void* sendbuf, void* recvbuf,
+                 Integer* count, Integer* datatype, Integer* op, Integer* root, Integer* comm, Integer* info,
+                 Integer* request, Integer* ierror),
+                 (sendbuf, recvbuf, count, datatype, op, root, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Allreduce_init, allreduce_init, ALLREDUCE_INIT, (void* sendbuf, void* recvbuf,
                  Integer* count, Integer* datatype, Integer* op, Integer* comm, Integer* info,
@@ -1959,6 +2015,10 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Allreduce_init, allreduce_init, ALLREDUCE_INIT, (vo
   report(ierror, fairlead_allreduce_init(choice(sendbuf), choice(recvbuf), *count, Datatype::from(datatype),
       Op::from(op), Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Allreduce_init, allreduce_init, ALLREDUCE_INIT, (void* sendbuf,
+                 void* recvbuf, Integer* count, Integer* datatype, Integer* op, Integer* comm, Integer* info,
+                 Integer* request, Integer* ierror),
+                 (sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Reduce_scatter_block_init, reduce_scatter_block_init, REDUCE_SCATTER_BLOCK_INIT,
                  (void* sendbuf, void* recvbuf, Integer* recvcount, Integer* datatype, Integer* op,
@@ -1968,6 +2028,11 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Reduce_scatter_block_init, reduce_scatter_block_ini
   report(ierror, fairlead_reduce_scatter_block_init(choice(sendbuf), choice(recvbuf), *recvcount,
       Datatype::from(datatype), Op::from(op), Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Reduce_scatter_block_init, reduce_scatter_block_init,
+                 REDUCE_SCATTER_BLOCK_INIT, (void* sendbuf, void* recvbuf, Integer* recvcount,
+                 Integer* datatype, Integer* op, Integer* comm, Integer* info, Integer* request,
+                 Integer* ierror),
+                 (sendbuf, recvbuf, recvcount, datatype, op, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Reduce_scatter_init, reduce_scatter_init, REDUCE_SCATTER_INIT, (void* sendbuf,
                  void* recvbuf, Integer* recvcounts, Integer* datatype, Integer* op, Integer* comm,
@@ -1977,6 +2042,10 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Reduce_scatter_init, reduce_scatter_init, REDUCE_SC
   report(ierror, fairlead_reduce_scatter_init(choice(sendbuf), choice(recvbuf), recvcounts,
       Datatype::from(datatype), Op::from(op), Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Reduce_scatter_init, reduce_scatter_init, REDUCE_SCATTER_INIT,
+                 (void* sendbuf, void* recvbuf, Integer* recvcounts, Integer* datatype, Integer* op,
+                 Integer* comm, Integer* info, Integer* request, Integer* ierror),
+                 (sendbuf, recvbuf, recvcounts, datatype, op, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Scan_init, scan_init, SCAN_INIT, (void* sendbuf, void* recvbuf, Integer* count,
                  Integer* datatype, Integer* op, Integer* comm, Integer* info, Integer* request,
@@ -1986,6 +2055,10 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Scan_init, scan_init, SCAN_INIT, (void* sendbuf, vo
   report(ierror, fairlead_scan_init(choice(sendbuf), choice(recvbuf), *count, Datatype::from(datatype),
       Op::from(op), Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Scan_init, scan_init, SCAN_INIT, (void* sendbuf, void* recvbuf,
+                 Integer* count, Integer* datatype, Integer* op, Integer* comm, Integer* info,
+                 Integer* request, Integer* ierror),
+                 (sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Exscan_init, exscan_init, EXSCAN_INIT, (void* sendbuf, void* recvbuf,
                  Integer* count, Integer* datatype, Integer* op, Integer* comm, Integer* info,
@@ -1995,6 +2068,10 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Exscan_init, exscan_init, EXSCAN_INIT, (void* sendb
   report(ierror, fairlead_exscan_init(choice(sendbuf), choice(recvbuf), *count, Datatype::from(datatype),
       Op::from(op), Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Exscan_init, exscan_init, EXSCAN_INIT, (void* sendbuf, void* recvbuf,
+                 Integer* count, Integer* datatype, Integer* op, Integer* comm, Integer* info,
+                 Integer* request, Integer* ierror),
+                 (sendbuf, recvbuf, count, datatype, op, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Neighbor_allgather, neighbor_allgather, NEIGHBOR_ALLGATHER, (void* sendbuf,
                  Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcount, Integer* recvtype,
@@ -2113,6 +2190,10 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Neighbor_allgather_init, neighbor_allgather_init, N
       choice(recvbuf), *recvcount, Datatype::from(recvtype), Comm::from(comm), Info::from(info),
       MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Neighbor_allgather_init, neighbor_allgather_init, NEIGHBOR_ALLGATHER_INIT,
+                 (void* sendbuf, Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcount,
+                 Integer* recvtype, Integer* comm, Integer* info, Integer* request, Integer* ierror),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Neighbor_allgatherv_init, neighbor_allgatherv_init, NEIGHBOR_ALLGATHERV_INIT,
                  (void* sendbuf, Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcounts,
@@ -2126,6 +2207,12 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Neighbor_allgatherv_init, neighbor_allgatherv_init,
       choice(recvbuf), recvcounts, displs, Datatype::from(recvtype), Comm::from(comm), Info::from(info),
       MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Neighbor_allgatherv_init, neighbor_allgatherv_init, NEIGHBOR_ALLGATHERV_INIT,
+                 (void* sendbuf, Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcounts,
+                 Integer* displs, Integer* recvtype, Integer* comm, Integer* info, Integer* request,
+                 Integer* ierror),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm, info, request,
+                 ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Neighbor_alltoall_init, neighbor_alltoall_init, NEIGHBOR_ALLTOALL_INIT,
                  (void* sendbuf, Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcount,
@@ -2137,6 +2224,10 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Neighbor_alltoall_init, neighbor_alltoall_init, NEI
       choice(recvbuf), *recvcount, Datatype::from(recvtype), Comm::from(comm), Info::from(info),
       MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Neighbor_alltoall_init, neighbor_alltoall_init, NEIGHBOR_ALLTOALL_INIT,
+                 (void* sendbuf, Integer* sendcount, Integer* sendtype, void* recvbuf, Integer* recvcount,
+                 Integer* recvtype, Integer* comm, Integer* info, Integer* request, Integer* ierror),
+                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Neighbor_alltoallv_init, neighbor_alltoallv_init, NEIGHBOR_ALLTOALLV_INIT,
                  (void* sendbuf, Integer* sendcounts, Integer* sdispls, Integer* sendtype, void* recvbuf,
@@ -2150,6 +2241,12 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Neighbor_alltoallv_init, neighbor_alltoallv_init, N
       Datatype::from(sendtype), choice(recvbuf), recvcounts, rdispls, Datatype::from(recvtype),
       Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Neighbor_alltoallv_init, neighbor_alltoallv_init, NEIGHBOR_ALLTOALLV_INIT,
+                 (void* sendbuf, Integer* sendcounts, Integer* sdispls, Integer* sendtype, void* recvbuf,
+                 Integer* recvcounts, Integer* rdispls, Integer* recvtype, Integer* comm, Integer* info,
+                 Integer* request, Integer* ierror),
+                 (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm, info,
+                 request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Neighbor_alltoallw_init, neighbor_alltoallw_init, NEIGHBOR_ALLTOALLW_INIT,
                  (void* sendbuf, Integer* sendcounts, MPI_Aint* sdispls, Integer* sendtypes, void* recvbuf,
@@ -2163,6 +2260,12 @@ FAIRLEAD_ENTRIES_WITH_BUFFER(Neighbor_alltoallw_init, neighbor_alltoallw_init, N
       sendbuf, comm, Peers::destinations), choice(recvbuf), recvcounts, rdispls, kept_types(recvtypes,
       recvbuf, comm, Peers::sources), Comm::from(comm), Info::from(info), MadeRequest(request)));
 }
+FAIRLEAD_ENTRIES_OF_EARLIER_NAME(Neighbor_alltoallw_init, neighbor_alltoallw_init, NEIGHBOR_ALLTOALLW_INIT,
+                 (void* sendbuf, Integer* sendcounts, MPI_Aint* sdispls, Integer* sendtypes, void* recvbuf,
+                 Integer* recvcounts, MPI_Aint* rdispls, Integer* recvtypes, Integer* comm, Integer* info,
+                 Integer* request, Integer* ierror),
+                 (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm,
+                 info, request, ierror))
 
 FAIRLEAD_ENTRIES_WITH_BUFFER(Win_create, win_create, WIN_CREATE, (void* base, MPI_Aint* size,
                  Integer* disp_unit, Integer* info, Integer* comm, Integer* win, Integer* ierror),

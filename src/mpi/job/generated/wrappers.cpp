@@ -152,7 +152,6 @@ FAIRLEAD_MPI(Intercomm_create, (MPI_Comm local_comm, int local_leader, MPI_Comm 
   if (!intercepting()) return real.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag,
       newintercomm);
   await_turn(local_comm);
-  await_turn(peer_comm);
   gather_leaders_of_comms_before(local_comm, local_leader, peer_comm, remote_leader);
   BlockingHostCall blocking_call;
   int result = real.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm);

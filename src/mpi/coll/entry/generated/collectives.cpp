@@ -1220,6 +1220,7 @@ FAIRLEAD_MPI(Barrier_init, (MPI_Comm comm, MPI_Info info, MPI_Request* request))
     return real.Ibarrier(comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Barrier_init)
 
 FAIRLEAD_MPI(Bcast_init, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request)) {
@@ -1235,6 +1236,7 @@ FAIRLEAD_MPI(Bcast_init, (void* buffer, int count, MPI_Datatype datatype, int ro
     return real.Ibcast(recvbuf, count, datatype, root, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Bcast_init)
 
 FAIRLEAD_MPI(Bcast_init_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, int root, MPI_Comm comm,
     MPI_Info info, MPI_Request* request)) {
@@ -1269,6 +1271,7 @@ FAIRLEAD_MPI(Gather_init, (const void* sendbuf, int sendcount, MPI_Datatype send
     return real.Igather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Gather_init)
 
 FAIRLEAD_MPI(Gather_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
@@ -1311,6 +1314,7 @@ FAIRLEAD_MPI(Gatherv_init, (const void* sendbuf, int sendcount, MPI_Datatype sen
       call.rdispls.as<int>(), recvtype, root, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Gatherv_init)
 
 FAIRLEAD_MPI(Gatherv_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root, MPI_Comm comm,
@@ -1352,6 +1356,7 @@ FAIRLEAD_MPI(Scatter_init, (const void* sendbuf, int sendcount, MPI_Datatype sen
     return real.Iscatter(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Scatter_init)
 
 FAIRLEAD_MPI(Scatter_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Info info,
@@ -1394,6 +1399,7 @@ FAIRLEAD_MPI(Scatterv_init, (const void* sendbuf, const int sendcounts[], const 
       recvcount, recvtype, root, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Scatterv_init)
 
 FAIRLEAD_MPI(Scatterv_init_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint displs[],
     MPI_Datatype sendtype, void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
@@ -1434,6 +1440,7 @@ FAIRLEAD_MPI(Allgather_init, (const void* sendbuf, int sendcount, MPI_Datatype s
     return real.Iallgather(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Allgather_init)
 
 FAIRLEAD_MPI(Allgather_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
@@ -1474,6 +1481,7 @@ FAIRLEAD_MPI(Allgatherv_init, (const void* sendbuf, int sendcount, MPI_Datatype 
       call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Allgatherv_init)
 
 FAIRLEAD_MPI(Allgatherv_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
     void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
@@ -1513,6 +1521,7 @@ FAIRLEAD_MPI(Alltoall_init, (const void* sendbuf, int sendcount, MPI_Datatype se
     return real.Ialltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Alltoall_init)
 
 FAIRLEAD_MPI(Alltoall_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void* recvbuf,
     MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
@@ -1553,6 +1562,7 @@ FAIRLEAD_MPI(Alltoallv_init, (const void* sendbuf, const int sendcounts[], const
       call.recvcounts.as<int>(), call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Alltoallv_init)
 
 FAIRLEAD_MPI(Alltoallv_init_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
@@ -1597,6 +1607,7 @@ FAIRLEAD_MPI(Alltoallw_init, (const void* sendbuf, const int sendcounts[], const
       recvbuf, call.recvcounts.as<int>(), call.rdispls.as<int>(), call.recvtypes, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Alltoallw_init)
 
 FAIRLEAD_MPI(Alltoallw_init_c, (const void* sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
     const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
@@ -1640,6 +1651,7 @@ FAIRLEAD_MPI(Reduce_init, (const void* sendbuf, void* recvbuf, int count, MPI_Da
     return real.Ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Reduce_init)
 
 FAIRLEAD_MPI(Reduce_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, int root, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
@@ -1678,6 +1690,7 @@ FAIRLEAD_MPI(Allreduce_init, (const void* sendbuf, void* recvbuf, int count, MPI
     return real.Iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Allreduce_init)
 
 FAIRLEAD_MPI(Allreduce_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
@@ -1716,6 +1729,7 @@ FAIRLEAD_MPI(Reduce_scatter_block_init, (const void* sendbuf, void* recvbuf, int
     return real.Ireduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Reduce_scatter_block_init)
 
 FAIRLEAD_MPI(Reduce_scatter_block_init_c, (const void* sendbuf, void* recvbuf, MPI_Count recvcount,
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
@@ -1753,6 +1767,7 @@ FAIRLEAD_MPI(Reduce_scatter_init, (const void* sendbuf, void* recvbuf, const int
     return real.Ireduce_scatter(sendbuf, recvbuf, call.recvcounts.as<int>(), datatype, op, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Reduce_scatter_init)
 
 FAIRLEAD_MPI(Reduce_scatter_init_c, (const void* sendbuf, void* recvbuf, const MPI_Count recvcounts[],
     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
@@ -1790,6 +1805,7 @@ FAIRLEAD_MPI(Scan_init, (const void* sendbuf, void* recvbuf, int count, MPI_Data
     return real.Iscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Scan_init)
 
 FAIRLEAD_MPI(Scan_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
@@ -1826,6 +1842,7 @@ FAIRLEAD_MPI(Exscan_init, (const void* sendbuf, void* recvbuf, int count, MPI_Da
     return real.Iexscan(sendbuf, recvbuf, count, datatype, op, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Exscan_init)
 
 FAIRLEAD_MPI(Exscan_init_c, (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype,
     MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
@@ -2262,6 +2279,7 @@ FAIRLEAD_MPI(Neighbor_allgather_init, (const void* sendbuf, int sendcount, MPI_D
       request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Neighbor_allgather_init)
 
 FAIRLEAD_MPI(Neighbor_allgather_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
@@ -2303,6 +2321,7 @@ FAIRLEAD_MPI(Neighbor_allgatherv_init, (const void* sendbuf, int sendcount, MPI_
       call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Neighbor_allgatherv_init)
 
 FAIRLEAD_MPI(Neighbor_allgatherv_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
     void* recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype,
@@ -2343,6 +2362,7 @@ FAIRLEAD_MPI(Neighbor_alltoall_init, (const void* sendbuf, int sendcount, MPI_Da
     return real.Ineighbor_alltoall(sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Neighbor_alltoall_init)
 
 FAIRLEAD_MPI(Neighbor_alltoall_init_c, (const void* sendbuf, MPI_Count sendcount, MPI_Datatype sendtype,
     void* recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info,
@@ -2385,6 +2405,7 @@ FAIRLEAD_MPI(Neighbor_alltoallv_init, (const void* sendbuf, const int sendcounts
       recvbuf, call.recvcounts.as<int>(), call.rdispls.as<int>(), recvtype, comm, request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Neighbor_alltoallv_init)
 
 FAIRLEAD_MPI(Neighbor_alltoallv_init_c, (const void* sendbuf, const MPI_Count sendcounts[],
     const MPI_Aint sdispls[], MPI_Datatype sendtype, void* recvbuf, const MPI_Count recvcounts[],
@@ -2431,6 +2452,7 @@ FAIRLEAD_MPI(Neighbor_alltoallw_init, (const void* sendbuf, const int sendcounts
       request);
   });
 }
+FAIRLEAD_EARLIER_NAME(Neighbor_alltoallw_init)
 
 FAIRLEAD_MPI(Neighbor_alltoallw_init_c, (const void* sendbuf, const MPI_Count sendcounts[],
     const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void* recvbuf, const MPI_Count recvcounts[],
