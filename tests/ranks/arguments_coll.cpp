@@ -160,6 +160,31 @@ const BadCall reductions[] = {
     EACH(Exscan, Iexscan, g.buffer, g.other, 1, g.uncommitted, MPI_SUM, g.comm),
 };
 
+// What MPICH refuses of a rank that sends to itself, and of MPI_Reduce every MPI.
+const BadCall in_one_place[] = {
+    EACH(Reduce, Ireduce, g.buffer, g.buffer, 1, MPI_INT, MPI_SUM, 0, g.comm),
+    UNLESS_OPEN_MPI(
+        BAD(Reduce_local, g.buffer, g.buffer, 1, MPI_INT, MPI_SUM),
+        EACH(Allreduce, Iallreduce, g.buffer, g.buffer, 1, MPI_INT, MPI_SUM, g.comm),
+        EACH(Reduce_scatter_block, Ireduce_scatter_block, g.buffer, g.buffer, 1, MPI_INT, MPI_SUM, g.comm),
+        EACH(Reduce_scatter, Ireduce_scatter, g.buffer, g.buffer, counts, MPI_INT, MPI_SUM, g.comm),
+        EACH(Scan, Iscan, g.buffer, g.buffer, 1, MPI_INT, MPI_SUM, g.comm),
+        EACH(Exscan, Iexscan, g.buffer, g.buffer, 1, MPI_INT, MPI_SUM, g.comm),
+        EACH(Gather, Igather, g.buffer, 1, MPI_BYTE, g.buffer, 1, MPI_BYTE, 0, g.comm),
+        EACH(Gatherv, Igatherv, g.buffer, 1, MPI_BYTE, g.buffer, counts, displacements, MPI_BYTE, 0, g.comm),
+        EACH(Scatter, Iscatter, g.buffer, 1, MPI_BYTE, g.buffer, 1, MPI_BYTE, 0, g.comm),
+        EACH(Scatterv, Iscatterv, g.buffer, counts, displacements, MPI_BYTE, g.buffer, 1, MPI_BYTE, 0,
+             g.comm),
+        EACH(Allgather, Iallgather, g.buffer, 1, MPI_BYTE, g.buffer, 1, MPI_BYTE, g.comm),
+        EACH(Allgatherv, Iallgatherv, g.buffer, 1, MPI_BYTE, g.buffer, counts, displacements, MPI_BYTE,
+             g.comm),
+        EACH(Alltoall, Ialltoall, g.buffer, 1, MPI_BYTE, g.buffer, 1, MPI_BYTE, g.comm),
+        EACH(Alltoallv, Ialltoallv, g.buffer, counts, displacements, MPI_BYTE, g.buffer, counts,
+             displacements, MPI_BYTE, g.comm),
+        EACH(Alltoallw, Ialltoallw, g.buffer, counts, displacements, &g.derived, g.buffer, counts,
+             displacements, &g.derived, g.comm)),
+};
+
 const int two_counts[] = {1, 1}, two_bad_counts[] = {1, -1}, two_displacements[] = {0, 8};
 
 const BadCall of_neighbors[] = {
@@ -200,6 +225,53 @@ RANK_TEST(arguments, of_collectives_to_all, 1) {
 RANK_TEST(arguments, of_reductions, 1) {
   expect_errors_of_host(reductions);
 }
+RANK_TEST(arguments, of_collectives_in_one_place, 1) {
+  expect_errors_of_host(in_one_place);
+}
+
+// MPICH does not check them.
+RANK_TEST(arguments, negative_counts_of_reductions_in_device_memory, 1) {
+  if (host_oracle) return;
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  Memory in(Place::device, room), out(Place::device, room);
+  MPI_Request request;
+  const auto expect_refused = [](const char* what, int result) {
+    EXPECT(error_class(result) == MPI_ERR_COUNT, "%s returned %s", what,
+           error_name(error_class(result)).c_str());
+  };
+  for (MPI_Comm all : {comm, MPI_COMM_SELF}) {
+    MPI_Errhandler before;
+    MUST(MPI_Comm_get_errhandler(all, &before));
+    MUST(MPI_Comm_set_errhandler(all, MPI_ERRORS_RETURN));
+    expect_refused("reduce", MPI_Reduce(in, out, no_count, MPI_INT, MPI_SUM, 0, all));
+    expect_refused("allreduce", MPI_Allreduce(in, out, no_count, MPI_INT, MPI_SUM, all));
+    expect_refused("scan", MPI_Scan(in, out, no_count, MPI_INT, MPI_SUM, all));
+    expect_refused("exscan", MPI_Exscan(in, out, no_count, MPI_INT, MPI_SUM, all));
+    expect_refused("scatter", MPI_Reduce_scatter_block(in, out, no_count, MPI_INT, MPI_SUM, all));
+    expect_refused("iscan", MPI_Iscan(in, out, no_count, MPI_INT, MPI_SUM, all, &request));
+    if (all == MPI_COMM_SELF) expect_refused("local", MPI_Reduce_local(in, out, no_count, MPI_INT, MPI_SUM));
+    MUST(MPI_Comm_set_errhandler(all, before));
+    MUST(MPI_Errhandler_free(&before));
+  }
+  MUST(MPI_Comm_free(&comm));
+}
+
+// Each rank's own part lies elsewhere in the buffer.
+RANK_TEST(arguments, of_collectives_that_receive_where_they_send, 2) {
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  Memory host(Place::host, room), device(Place::device, room);
+  const int wanted =
+      error_class(HOST_MPI(Allgather)(host.data() + 8 * rank, 8, MPI_BYTE, host, 8, MPI_BYTE, comm));
+  const int found =
+      error_class(MPI_Allgather(device.data() + 8 * rank, 8, MPI_BYTE, device, 8, MPI_BYTE, comm));
+  EXPECT(found == wanted, "allgather returned %s, not %s", error_name(found).c_str(),
+         error_name(wanted).c_str());
+  MUST(MPI_Comm_free(&comm));
+}
+
 RANK_TEST(arguments, of_neighborhood_collectives, 1) {
   expect_errors_of_host(of_neighbors);
 }

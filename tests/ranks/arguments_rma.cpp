@@ -21,6 +21,9 @@ const BadCall accesses[] = {
       BAD(PutGet, g.other, 8, MPI_BYTE, 0, 0, 1, g.uncommitted, g.win),               \
       BAD(PutGet, g.other, 1, MPI_BYTE, no_rank, 0, 1, MPI_BYTE, g.win),              \
       BAD(PutGet, g.other, 1, MPI_BYTE, -7, 0, 1, MPI_BYTE, g.win),                   \
+      BAD(PutGet, g.other, 1, MPI_BYTE, 0, -1, 1, MPI_BYTE, g.win),                   \
+      BAD(PutGet, g.other, 0, MPI_BYTE, 0, -1, 0, MPI_BYTE, g.win),                   \
+      BAD(PutGet, g.other, 1, MPI_BYTE, MPI_PROC_NULL, -1, 1, MPI_BYTE, g.win),       \
       BAD(PutGet, g.other, 1, MPI_BYTE, MPI_PROC_NULL, 0, no_count, MPI_BYTE, g.win), \
       BAD(PutGet, g.other, 1, g.uncommitted, MPI_PROC_NULL, 0, 1, MPI_BYTE, g.win),   \
       BAD(PutGet, g.other, 1, MPI_BYTE, 0, 0, 1, MPI_BYTE, MPI_WIN_NULL),             \
@@ -34,6 +37,7 @@ const BadCall accesses[] = {
     ACCUMULATE(g.other, 1, MPI_INT, 0, 0, no_count, MPI_INT, MPI_SUM),
     ACCUMULATE(g.other, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_OP_NULL),
     ACCUMULATE(g.other, 1, MPI_INT, no_rank, 0, 1, MPI_INT, MPI_SUM),
+    ACCUMULATE(g.other, 1, MPI_INT, 0, -1, 1, MPI_INT, MPI_SUM),
     ACCUMULATE(g.other, 1, g.uncommitted, 0, 0, 2, MPI_INT, MPI_SUM),
     ACCUMULATE(g.other, 2, MPI_INT, 0, 0, 1, g.uncommitted, MPI_SUM),
     ACCUMULATE(g.other, 1, MPI_DATATYPE_NULL, 0, 0, 1, MPI_INT, MPI_SUM),
@@ -46,18 +50,21 @@ const BadCall accesses[] = {
     GET_ACCUMULATE(g.other, 1, MPI_INT, g.other + 100, 1, MPI_INT, 0, 0, no_count, MPI_INT, MPI_SUM),
     GET_ACCUMULATE(g.other, 1, MPI_INT, g.other + 100, 1, MPI_INT, 0, 0, 1, MPI_INT, MPI_OP_NULL),
     GET_ACCUMULATE(g.other, 1, MPI_INT, g.other + 100, 1, MPI_INT, no_rank, 0, 1, MPI_INT, MPI_SUM),
+    GET_ACCUMULATE(g.other, 1, MPI_INT, g.other + 100, 1, MPI_INT, 0, -1, 1, MPI_INT, MPI_SUM),
     UNLESS_OPEN_MPI(
         GET_ACCUMULATE(g.other, 2, MPI_INT, g.other + 100, 1, g.uncommitted, 0, 0, 2, MPI_INT, MPI_SUM)),
     BAD(Fetch_and_op, g.other, g.other + 100, MPI_DATATYPE_NULL, 0, 0, MPI_SUM, g.win),
     UNLESS_OPEN_MPI(BAD(Fetch_and_op, g.other, g.other + 100, g.derived, 0, 0, MPI_SUM, g.win)),
     UNLESS_OPEN_MPI(BAD(Fetch_and_op, g.other, g.other + 100, MPI_INT, 0, 0, MPI_OP_NULL, g.win)),
     BAD(Fetch_and_op, g.other, g.other + 100, MPI_INT, no_rank, 0, MPI_SUM, g.win),
+    BAD(Fetch_and_op, g.other, g.other + 100, MPI_INT, 0, -1, MPI_SUM, g.win),
     UNLESS_OPEN_MPI(BAD(Compare_and_swap, g.other, g.other + 100, g.other + 200, MPI_FLOAT, 0, 0, g.win)),
     UNLESS_OPEN_MPI(
         BAD(Compare_and_swap, g.other, g.other + 100, g.other + 200, MPI_DOUBLE_INT, 0, 0, g.win)),
     UNLESS_OPEN_MPI(BAD(Compare_and_swap, g.other, g.other + 100, g.other + 200, g.derived, 0, 0, g.win)),
     BAD(Compare_and_swap, g.other, g.other + 100, g.other + 200, MPI_DATATYPE_NULL, 0, 0, g.win),
     BAD(Compare_and_swap, g.other, g.other + 100, g.other + 200, MPI_INT, no_rank, 0, g.win),
+    BAD(Compare_and_swap, g.other, g.other + 100, g.other + 200, MPI_INT, 0, -1, g.win),
 };
 
 const BadCall epochs[] = {

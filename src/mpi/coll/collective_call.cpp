@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
@@ -99,10 +100,48 @@ class Describer {
       default:
         describe_neighbors();
     }
+    regions_.aliased = regions_.read.bytes > 0 && regions_.written.bytes > 0 && !position_.inter &&
+                       !call_.among_neighbors() && own_sent() == own_received();
     return std::move(regions_);
   }
 
  private:
+  // What this rank sends to itself, or receives from itself.
+  struct Part {
+    const char* address;
+    MPI_Count count;
+    MPI_Datatype datatype;
+    bool operator==(const Part&) const = default;
+  };
+  Part own_part(const void* buffer, bool block_for_each, MPI_Count count, Numbers<MPI_Count> counts,
+                Numbers<MPI_Aint> displacements, MPI_Datatype datatype, const MPI_Datatype* datatypes) const {
+    Part part{static_cast<const char*>(buffer), counts ? counts[rank_] : count,
+              datatypes ? datatypes[rank_] : datatype};
+    if (block_for_each)
+      part.address += (counts ? displacements[rank_] : static_cast<MPI_Aint>(rank_ * count)) *
+                      (datatypes ? 1 : extent_of(part.datatype));
+    return part;
+  }
+  bool is_one_of(std::initializer_list<Collective> functions) const {
+    return std::ranges::find(functions, call_.function) != functions.end();
+  }
+  bool is_to_each() const {
+    return is_one_of({Collective::alltoall, Collective::alltoallv, Collective::alltoallw});
+  }
+  Part own_sent() const {
+    return own_part(call_.sendbuf, is_to_each() || is_one_of({Collective::scatter, Collective::scatterv}),
+                    call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes);
+  }
+  Part own_received() const {
+    // Members of reductions receive one part, of what they send to all.
+    if (call_.reduces())
+      return {static_cast<const char*>(call_.recvbuf), own_sent().count, own_sent().datatype};
+    return own_part(call_.recvbuf,
+                    is_to_each() || is_one_of({Collective::gather, Collective::gatherv, Collective::allgather,
+                                               Collective::allgatherv}),
+                    call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
+  }
+
   void describe_neighbors() {
     std::vector<bool> in, out;
     for (const Neighbors::Source& source : position_.neighbors.in) in.push_back(source.rank != MPI_PROC_NULL);

@@ -141,6 +141,8 @@ struct Regions {
   // False on rank 0 in MPI_Exscan, whose receive buffer does not change.
   bool has_result = true;
   int reduction_error = MPI_SUCCESS;
+  // What this rank sends to itself lies where it is received, without MPI_IN_PLACE.
+  bool aliased = false;
 
   // The error class that the host MPI gives the arguments, as far as they are significant on this rank.
   int error() const {

@@ -14,7 +14,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// Buffer for calls that move no data. The host MPI neither reads nor writes it.
+// Buffer for calls that move no data, or one byte to where it is.
 char nothing[64];
 
 int class_of(int code) {
@@ -33,11 +33,12 @@ bool is_accepted(MPI_Datatype datatype) {
   return ask_about_elements(1, datatype) == MPI_SUCCESS;
 }
 
+auto& mutex_of_questions = *new std::mutex;  // collectives on one communicator must not be concurrent
+
 // Reduces in place on a communicator of one process, so the host MPI neither computes nor moves a result.
 int ask_about_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
-  static auto& mutex = *new std::mutex;
-  const int asked = static_cast<int>(std::clamp<MPI_Count>(count, -1, 1));
-  std::lock_guard lock(mutex);  // collectives on one communicator must not be concurrent
+  const int asked = static_cast<int>(std::min<MPI_Count>(count, 1));
+  std::lock_guard lock(mutex_of_questions);
   return class_of(real.Allreduce(MPI_IN_PLACE, nothing, asked, datatype, op, engine().self()));
 }
 
@@ -65,12 +66,19 @@ int error_of_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
   static thread_local Pair accepted[8];
   static thread_local size_t next = 0;
   const Pair pair{datatype, op};
-  if (count >= 0 && op != MPI_OP_NULL && std::ranges::find(accepted, pair) != std::end(accepted))
-    return MPI_SUCCESS;
+  // MPICH does not check the count of a reduction, and may crash.
+  if (count < 0) return ask_about_elements(count, datatype);
+  if (op != MPI_OP_NULL && std::ranges::find(accepted, pair) != std::end(accepted)) return MPI_SUCCESS;
   const int error = ask_about_reduction(count, datatype, op);
   if (error == MPI_SUCCESS && count > 0 && is_plain(datatype) && is_allowed(op, datatype))
     accepted[next++ % std::size(accepted)] = pair;
   return error;
+}
+
+int error_of_aliasing(bool at_root) {
+  std::lock_guard lock(mutex_of_questions);
+  return class_of(at_root ? real.Reduce(nothing, nothing, 1, MPI_BYTE, MPI_BOR, 0, engine().self())
+                          : real.Allreduce(nothing, nothing, 1, MPI_BYTE, MPI_BOR, engine().self()));
 }
 
 }  // namespace fairlead::mpi

@@ -35,6 +35,9 @@ inline bool is_refused(MPI_Count count, MPI_Datatype datatype) {
 }
 // The same for elements of a reduction.
 int error_of_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op);
+// The same for a collective whose two buffers are one, for all ranks or (MPI_Reduce) at the root: MPICH
+// refuses all of them, Open MPI the latter.
+int error_of_aliasing(bool at_root);
 
 // Is any of these pointers null? The host MPI refuses null for them.
 template <class... Pointers>

@@ -34,14 +34,15 @@ class AccessName {
 };
 
 // The class of the error for the arguments that the host MPI would check before the memory.
-int error_of_arguments(const AccessCall& call, int ranks) {
-  if (call.target_rank != MPI_PROC_NULL && (call.target_rank < 0 || call.target_rank >= ranks))
+int error_of_arguments(const AccessCall& call, const Targets& targets) {
+  if (call.target_rank != MPI_PROC_NULL && (call.target_rank < 0 || call.target_rank >= targets.size()))
     return MPI_ERR_RANK;
   int error = error_of_elements(call.target_count, call.target_datatype);
   if (error == MPI_SUCCESS && call.reads())
     error = error_of_elements(call.origin_count, call.origin_datatype);
   if (error == MPI_SUCCESS && call.writes())
     error = error_of_elements(call.result_count, call.result_datatype);
+  if (error == MPI_SUCCESS && call.target_disp < 0 && !targets.dynamic()) error = MPI_ERR_DISP;
   return error;
 }
 
@@ -103,7 +104,7 @@ class RequestedAccess : public Operation {
 }  // namespace
 
 int detail::access_window(const AccessCall& call, const std::shared_ptr<Window>& window) {
-  int error = error_of_arguments(call, window->targets().size());
+  int error = error_of_arguments(call, window->targets());
   if (error == MPI_SUCCESS && has_doubtful_type(call))
     if (int refused = ask_host(call); refused != MPI_SUCCESS) return refused;
   std::shared_ptr<Access> access;  // null for MPI_PROC_NULL

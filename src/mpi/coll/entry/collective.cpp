@@ -63,8 +63,9 @@ bool maybe_on_device(CollectiveCall* call) {
     if (datatypes) return !buffer || !device::certainly_host(buffer);
     return device::is_device_memory(first_data_byte(buffer, datatype), &call->found);
   };
-  const bool any_received = call->recvcount > 0 || call->recvcounts,
-             any_sent = call->sendcount > 0 || call->sendcounts ||
+  // A negative count is not for the host MPI: MPICH does not check those of reductions.
+  const bool any_received = call->recvcount != 0 || call->recvcounts,
+             any_sent = call->sendcount != 0 || call->sendcounts ||
                         (call->function == Collective::reduce_scatter && any_received);
   return (!call->in_place() && is(call->sendbuf, any_sent, call->sendtype, call->sendtypes)) ||
          is(call->recvbuf, any_received, call->recvtype, call->recvtypes);
@@ -145,10 +146,14 @@ void count_wrong_call(CommunicatorState& state, bool blocking) {
   state.skip();
 }
 
-int raise_error_of_arguments(const CollectiveCall& call, const Regions& regions, CommunicatorState& state,
-                             bool blocking) {
+int error_of(const CollectiveCall& call, const Regions& regions) {
+  if (regions.error() != MPI_SUCCESS || !regions.aliased) return regions.error();
+  return error_of_aliasing(call.function == Collective::reduce);
+}
+
+int raise_error_of_arguments(const CollectiveCall& call, int error, CommunicatorState& state, bool blocking) {
   count_wrong_call(state, blocking);
-  return raise_error(call.comm, regions.error(), "a collective whose arguments are wrong");
+  return raise_error(call.comm, error, "a collective whose arguments are wrong");
 }
 
 }  // namespace
@@ -182,9 +187,9 @@ std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool 
 
 int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, HostForm host) {
   Regions regions = regions_of(call, state->position());
-  const bool is_wrong = regions.error() != MPI_SUCCESS;
-  if (call.must_agree && (is_wrong || is_refused(regions))) decline_between_nodes(call, *state);
-  if (is_wrong) return raise_error_of_arguments(call, regions, *state, true);
+  const int error = error_of(call, regions);
+  if (call.must_agree && (error != MPI_SUCCESS || is_refused(regions))) decline_between_nodes(call, *state);
+  if (error != MPI_SUCCESS) return raise_error_of_arguments(call, error, *state, true);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   if (call.must_agree || call.by_messages)
     if (std::optional<int> result = run_between_nodes(call, regions, state)) return *result;
@@ -194,9 +199,9 @@ int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& 
 int detail::start(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, MPI_Request* request,
                   HostForm host) {
   Regions regions = regions_of(call, state->position());
-  const bool is_wrong = regions.error() != MPI_SUCCESS;
-  if (is_wrong || is_refused(regions)) decline_nonblocking(call, *state);
-  if (is_wrong) return raise_error_of_arguments(call, regions, *state, false);
+  const int error = error_of(call, regions);
+  if (error != MPI_SUCCESS || is_refused(regions)) decline_nonblocking(call, *state);
+  if (error != MPI_SUCCESS) return raise_error_of_arguments(call, error, *state, false);
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   if (goes_between_nodes(call))
     return hand_out(operation_between_nodes(std::move(state), call, std::move(regions)), request);
@@ -215,7 +220,7 @@ int init_collective(CollectiveCall call, MPI_Request* request, const HostForm& h
   if (is_invalid(call, state->position())) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
   drop_insignificant(&call, state->position());
   Regions regions = regions_of(call, state->position());
-  if (int error = regions.error(); error != MPI_SUCCESS)
+  if (int error = error_of(call, regions); error != MPI_SUCCESS)
     return raise_error(call.comm, error, "a persistent collective whose arguments are wrong");
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   std::shared_ptr<MPI_Comm> comm =
@@ -268,9 +273,11 @@ int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype da
   if (!intercepting() || (!is_device(inbuf, datatype) && !is_device(inoutbuf, datatype)))
     return (real.*slot)(inbuf, inoutbuf, count, datatype, op);
   if (!options().gpu_support) return refuse_device_memory(comm_self());
-  if (int error = error_of_reduction(count, datatype, op); error != MPI_SUCCESS)
+  int error = error_of_reduction(count, datatype, op);
+  if (error == MPI_SUCCESS && inbuf == inoutbuf && count > 0) error = error_of_aliasing(false);
+  if (error != MPI_SUCCESS)
     return raise_error(comm_self(), error, "a local reduction whose arguments are wrong");
-  if (count <= 0 || reduce_on_gpu(inbuf, inoutbuf, count, datatype, op)) return MPI_SUCCESS;
+  if (count == 0 || reduce_on_gpu(inbuf, inoutbuf, count, datatype, op)) return MPI_SUCCESS;
   Regions regions;
   regions.read.address = const_cast<void*>(inbuf);
   regions.written.address = inoutbuf;
