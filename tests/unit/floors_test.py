@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that includes in src go down only: a folder includes itself and the folders below it (CONTRIBUTING.md).
 
-In the folders of FILES it proves the same for the files. It also compares the pages: the tables of floors with FLOORS,
+In the folders of FILES it proves the same for the files, and that src/mpi has one kind of mutex. It also compares the pages: the tables of floors with FLOORS,
 the README of each folder with its files and with what they include, the states of a rendezvous with their page.
 
 usage: floors_test.py SRC
@@ -97,6 +97,14 @@ def wrong_includes(src):
                 yield f"{path}:{number}: {path.name} may not include {name}, which is not below it"
 
 
+def wrong_mutexes(src):
+    """In src/mpi a thread calls no error handler of the program while it holds one (mpi/abi/mutex.h)."""
+    for path in sources(src / "mpi"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if path.name != "mutex.h" and re.search(r"std::\w*mutex\b", line):
+                yield f"{path}:{number}: take Mutex or SharedMutex of mpi/abi/mutex.h"
+
+
 def names_in(text, known):
     """The known names among those in backticks, in the order of the text."""
     return [name for name in re.findall(r"`([\w/]+)`", text) if name in known]
@@ -156,7 +164,7 @@ def main():
         print(__doc__.strip(), file=sys.stderr)
         return 2
     src = Path(sys.argv[1]).resolve()
-    found = [line for check in (wrong_includes, wrong_tables, wrong_readmes, wrong_states) for line in check(src)]
+    found = [line for check in (wrong_includes, wrong_mutexes, wrong_tables, wrong_readmes, wrong_states) for line in check(src)]
     print(*found, sep="\n", end="\n" if found else "")
     print(f"{len(LEVEL)} floors, {len(found)} mistakes")
     return 1 if found else 0

@@ -11,13 +11,14 @@
 #include <vector>
 
 #include "mpi/abi/host_mpi.h"
+#include "mpi/abi/mutex.h"
 
 namespace fairlead::mpi {
 
 // Returns a permanent copy. Equal arrays share one copy, and an empty array has one too. Null stays null.
 template <class Element>
 const Element* kept(std::vector<Element> elements) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto& all = *new std::set<std::vector<Element>>;
   elements.push_back(Element{});
   std::lock_guard lock(mutex);

@@ -435,9 +435,16 @@ JOB_FUNCTIONS = ("Init", "Init_thread", "Finalize")
 FORTRAN_LACKS = dict.fromkeys(JOB_FUNCTIONS, ("argc", "argv"))
 
 
+def is_handler(p):
+    """Is it an error handler of the program's, which the host MPI calls as a function of Fortran?"""
+    return p.type.endswith("_errhandler_function")
+
+
 def fortran_declaration(p):
     if p.type in ("buffer", "void", "char"):
         return f"void* {p.name}"
+    if is_handler(p):
+        return f"ErrorHandler<Integer>* {p.name}"
     c_type = TYPE_WORDS.get(p.type, (p.type,))[0]
     return f"{c_type if c_type in ADDRESS_INTEGERS else 'Integer'}* {p.name}"
 
@@ -480,7 +487,9 @@ def fortran_entry(form):
     declarations = [*map(fortran_declaration, parameters), "Integer* ierror", *(f"size_t {name}" for name in lengths)]
     names = [*(p.name for p in parameters), "ierror", *lengths]
     host = f"host({', '.join(names)});"
-    if form.name in FORTRAN_ATTRIBUTES:
+    if any(map(is_handler, parameters)):
+        body = [f"host(relay_to<Function::{form.name}>({names[0]}), {', '.join(names[1:])});"]
+    elif form.name in FORTRAN_ATTRIBUTES:
         # Others are values of the program's, in a form that only the host MPI knows.
         body = [f"CallRecord record(Function::{form.name});",
                 f"if (!intercepting() || !tell_attribute({', '.join(p.name for p in parameters)})) return {host}",
@@ -550,7 +559,8 @@ def fortran(forms):
     newer = [form for form in entries if not form.is_wrapped and form.row.since >= "4.0"]
     return [*opening("//", what), '#include "mpi/fortran/fortran.h"', '#include "mpi/p2p/send_buffer.h"',
             '#include "mpi/job/sessions.h"', '#include "mpi/core/communicator.h"',
-            '#include "mpi/core/gather.h"', '#include "mpi/file/pointer_turn.h"',
+            '#include "mpi/core/gather.h"', '#include "mpi/core/handler_relay.h"',
+            '#include "mpi/file/pointer_turn.h"',
             '#include "mpi/info/memory_kinds.h"', "",
             "// clang-format off", "",
             "// C functions of ours that the header at hand may not declare, or not alike.",

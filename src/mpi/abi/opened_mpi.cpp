@@ -11,6 +11,7 @@
 
 #include "base/imported_symbols.h"
 #include "base/log.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/abi/redirection.h"
 
 namespace fairlead::mpi {
@@ -35,7 +36,7 @@ bool open_to_all(void* function) {
 }  // namespace
 
 bool bind_opened_mpi() {
-  static std::mutex mutex;
+  static Mutex mutex;
   static bool met = false;
   std::lock_guard lock(mutex);
   if (met) return true;

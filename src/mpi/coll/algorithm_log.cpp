@@ -8,13 +8,14 @@
 #include <string>
 #include <tuple>
 
+#include "mpi/abi/mutex.h"
 #include "mpi/coll/collective_work.h"
 
 namespace fairlead::mpi {
 
 void log_algorithm(const CollectiveCall& call, const CommPosition& position, const Regions& regions,
                    const char* path, const char* why) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto& logged = *new std::set<std::tuple<coll::Family, int, std::string>>;
   const coll::Family family = family_of(call.function);
   {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mpi/abi/comm_self.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/engine.h"
@@ -61,7 +62,7 @@ int inherit(MPI_Comm, int, void*, void*, void* inherited, int* inherits) {
 auto& of_self = *new Kept;
 
 Kept find_or_make_of_self() {
-  static auto& mutex = *new std::mutex;
+  static auto& mutex = *new Mutex;
   std::lock_guard lock(mutex);
   if (!of_self) of_self = std::make_shared<CommunicatorState>(MPI_COMM_SELF);
   return of_self;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <mutex>
 
+#include "mpi/abi/mutex.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
@@ -33,7 +34,7 @@ bool is_accepted(MPI_Datatype datatype) {
   return ask_about_elements(1, datatype) == MPI_SUCCESS;
 }
 
-auto& mutex_of_questions = *new std::mutex;  // collectives on one communicator must not be concurrent
+auto& mutex_of_questions = *new Mutex;  // collectives on one communicator must not be concurrent
 
 // Reduces in place on a communicator of one process, so the host MPI neither computes nor moves a result.
 int ask_about_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op) {

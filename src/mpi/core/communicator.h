@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "mpi/abi/host_mpi.h"
+#include "mpi/abi/mutex.h"
 
 namespace fairlead::mpi {
 
@@ -18,7 +19,7 @@ namespace fairlead::mpi {
 // that sets the attribute would delete the value that the first one reads, so all threads take one lock.
 template <class Value, class Make>
 Value* attribute_of(MPI_Comm comm, int keyval, const Make& make) {
-  static auto& mutex = *new std::mutex;
+  static auto& mutex = *new Mutex;
   std::lock_guard lock(mutex);
   Value* value = nullptr;
   int found = 0;

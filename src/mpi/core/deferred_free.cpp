@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "mpi/abi/mutex.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
@@ -47,7 +48,7 @@ class InUse {
     int users = 0;
     bool left = false;
   };
-  std::mutex mutex_;
+  Mutex mutex_;
   std::unordered_map<Handle, State> handles_;
 };
 

@@ -11,12 +11,12 @@
 #include <climits>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "base/schedule.h"
 #include "mpi/abi/host_mpi.h"
+#include "mpi/abi/mutex.h"
 #include "node/node.h"
 #include "p2p/rendezvous_send.h"
 
@@ -81,7 +81,7 @@ class Engine {
   node::Node* node() const { return node_.get(); }
   const node::Nonce& nonce() const { return nonce_; }
   MPI_Comm self() const { return self_; }
-  std::mutex& mutex() { return mutex_; }
+  Mutex& mutex() { return mutex_; }
 
   bool threads() const { return threads_; }
   // Is there any operation, buffered send or probed message? If not, completion calls forward unchanged.
@@ -147,7 +147,7 @@ class Engine {
   std::unique_ptr<node::Node> node_;
   node::Nonce nonce_{};
   MPI_Comm self_ = MPI_COMM_NULL, silent_ = MPI_COMM_NULL;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::atomic<int> busy_{0};
   std::atomic<int> blocking_calls_{0}, attending_{0};
   bool threads_ = false, spans_nodes_ = false;

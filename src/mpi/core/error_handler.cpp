@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Raises errors, and interposes MPI_Comm_create_errhandler.
-//
-// MPICH 5 (seen with 5.0.2) returns MPI_SUCCESS from a receive whose error a user's handler has seen, so the
-// result does not show that a message was truncated (interception.h, noted()). The handler runs in any case:
-// with MPICH, a relay of Fairlead runs first and passes the error on to the user's handler.
+// Raises errors, and interposes the functions that make error handlers.
 
 #include "mpi/core/error_handler.h"
-
-#include <array>
-#include <mutex>
-#include <utility>
 
 #include "base/log.h"
 #include "device/classify.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/engine.h"
+#include "mpi/core/handler_relay.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/record.h"
@@ -125,49 +118,18 @@ std::string overrun(const void* address, const Layout& layout) {
   return text;
 }
 
-#if defined(MPICH_VERSION)
-namespace {
-
-// No argument tells a handler which one it is, and it must not query MPI: MPICH 5 holds a lock while it calls
-// a handler. Each function of the user therefore has a relay of its own.
-constexpr size_t most = 64;
-std::array<MPI_Comm_errhandler_function*, most> users;
-
-// MPICH passes a handler only the two arguments of the standard.
-template <size_t number>
-void relay(MPI_Comm* comm, int* code, ...) {
-  noted(*code);
-  users[number](comm, code);
-}
-
-template <size_t... number>
-constexpr std::array<MPI_Comm_errhandler_function*, most> all_relays(std::index_sequence<number...>) {
-  return {relay<number>...};
-}
-
-// When all relays are taken, MPICH calls the user's function directly.
-MPI_Comm_errhandler_function* relay_to(MPI_Comm_errhandler_function* user) {
-  static std::mutex mutex;
-  static constexpr auto relays = all_relays(std::make_index_sequence<most>());
-  std::lock_guard lock(mutex);
-  for (size_t i = 0; user && i < most; ++i) {
-    if (!users[i]) users[i] = user;
-    if (users[i] == user) return relays[i];
-  }
-  return user;
-}
-
-}  // namespace
-#endif
-
 }  // namespace fairlead::mpi
 
 using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Comm_create_errhandler, (MPI_Comm_errhandler_function * function, MPI_Errhandler* errhandler)) {
-#if defined(MPICH_VERSION)
-  return real.Comm_create_errhandler(relay_to(function), errhandler);
-#else
-  return real.Comm_create_errhandler(function, errhandler);
-#endif
+  return real.Comm_create_errhandler(relay_to<Function::Comm_create_errhandler>(function), errhandler);
+}
+
+FAIRLEAD_MPI(Win_create_errhandler, (MPI_Win_errhandler_function * function, MPI_Errhandler* errhandler)) {
+  return real.Win_create_errhandler(relay_to<Function::Win_create_errhandler>(function), errhandler);
+}
+
+FAIRLEAD_MPI(File_create_errhandler, (MPI_File_errhandler_function * function, MPI_Errhandler* errhandler)) {
+  return real.File_create_errhandler(relay_to<Function::File_create_errhandler>(function), errhandler);
 }

@@ -17,10 +17,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "mpi/abi/mutex.h"
 #include "node/doorbell.h"
 
 namespace fairlead::mpi {
@@ -110,14 +110,14 @@ class ProgressThread {
   Duration round(Duration since_ring);
   bool serves_windows() const;
 
-  std::mutex starting_;
+  Mutex starting_;
   std::thread thread_;
   std::atomic<bool> started_ = false;  // or was to be
   std::atomic<bool> stopping_ = false;
   node::Doorbell own_{};
   std::atomic<node::Doorbell*> doorbell_ = &own_;
   std::vector<Operation*> operations_;  // the engine's lock guards it
-  std::mutex calling_host_;             // held in rounds that call the host MPI
+  Mutex calling_host_;                  // held in rounds that call the host MPI
   std::atomic<bool> may_call_host_ = false;
   std::atomic<int> outstanding_ = 0;  // operations_, long ones and enqueued ones
   std::atomic<int> enqueued_ = 0, called_ = 0;

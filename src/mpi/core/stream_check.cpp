@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "device/runtime.h"
+#include "mpi/abi/mutex.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -98,7 +99,7 @@ CallSite find_call_site() {
 // Is this place new, and is the limit of named places not reached?
 bool note(uintptr_t address) {
   constexpr size_t named = 64;
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto* known = new std::set<uintptr_t>;
   std::lock_guard lock(mutex);
   if (known->size() > named || !known->insert(address).second) return false;

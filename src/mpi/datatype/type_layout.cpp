@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/datatype/type_origin.h"
 
 namespace fairlead::mpi {
@@ -19,7 +20,7 @@ using packing::Tree;
 using Layout = std::optional<Tree>;  // empty: unknown
 
 int keyval = MPI_KEYVAL_INVALID;
-auto& mutex = *new std::mutex;
+auto& mutex = *new Mutex;
 
 // The facts about a type that Fairlead determines when it is first used.
 struct Known {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/abi/real.h"
 
 // Declared here, because mpi-ext.h declares them only where the MPI at build time has ULFM. Weak, as in
@@ -39,7 +40,7 @@ constinit bool detail::survives_failures = false;
 namespace {
 
 struct OwnCommunicators {
-  std::mutex mutex;
+  Mutex mutex;
   std::set<MPI_Comm> all;
 };
 auto& own = *new OwnCommunicators;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mpi/abi/comm_self.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/request.h"
 
@@ -16,7 +17,7 @@ using device::Error;
 namespace {
 
 // The operations whose requests the host MPI has.
-std::mutex mutex;
+Mutex mutex;
 auto& in_host = *new std::vector<FileOperation*>;
 std::atomic<size_t> many_in_host{0};
 

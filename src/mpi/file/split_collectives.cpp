@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "mpi/abi/mutex.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/record.h"
 #include "mpi/file/file_buffer.h"
@@ -22,7 +23,7 @@ struct Begun {
   MessageRecord record;
 };
 
-std::mutex mutex;
+Mutex mutex;
 auto& begun = *new std::unordered_map<MPI_File, std::unique_ptr<Begun>>;
 std::atomic<bool> any{false};
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "device/runtime.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/abi/real.h"
 
 #pragma weak PMPI_Get_version  // as in host_mpi.h
@@ -21,7 +22,7 @@ constexpr const char* kinds_key = "mpi_memory_alloc_kinds";
 constexpr const char* assertion_key = "mpi_assert_memory_alloc_kinds";
 
 struct State {
-  std::mutex mutex;
+  Mutex mutex;
   KindList requested;
   bool has_read_option = false;
   std::map<ObjectId, std::string> assertions;

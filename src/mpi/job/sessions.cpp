@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/abi/real.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/communicator.h"
@@ -26,7 +27,7 @@ namespace {
 enum class Server { none, this_rank, job };
 
 struct Sessions {
-  std::mutex mutex;
+  Mutex mutex;
   std::atomic<int> open = 0;
   bool threads = false;  // true if a session may use MPI_THREAD_MULTIPLE
   // A session of Fairlead's own, open while the program has any. `self`, a communicator of this rank alone,

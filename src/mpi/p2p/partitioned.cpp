@@ -28,6 +28,7 @@
 #include "device/classify.h"
 #include "device/copy.h"
 #include "device/small_copy.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
@@ -166,7 +167,7 @@ class Partitioned : public Operation {
   int device_ = -1;
   HostBuffer host_;  // the partitions, packed without gaps
   MPI_Request request_ = MPI_REQUEST_NULL;
-  std::mutex asking_;  // guards host MPI calls that query request_
+  Mutex asking_;  // guards host MPI calls that query request_
   std::atomic<bool> arrived_{false};
   MPI_Count came_ = -1;  // length of the received message, if the host MPI reported it
   int host_error_ = MPI_SUCCESS;
@@ -426,7 +427,7 @@ int mark_ready(MPI_Request request, int partitions, CopyOut copy_out, TellHost t
 
 // The words of all MPIX_Prequest that are not freed, by their address.
 struct Prequests {
-  std::mutex mutex;
+  Mutex mutex;
   std::map<const void*, std::shared_ptr<PartitionWords>> words;
 };
 auto& prequests = *new Prequests;

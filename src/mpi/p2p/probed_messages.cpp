@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <list>
 #include <mutex>
-#include <shared_mutex>
 
 #include "base/log.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/engine.h"
@@ -19,8 +19,8 @@
 namespace fairlead::mpi {
 namespace {
 
-std::mutex messages_mutex;
-auto& look_then_ask = *new std::shared_mutex;                         // locked before `messages_mutex`
+Mutex messages_mutex;
+auto& look_then_ask = *new SharedMutex;                               // locked before `messages_mutex`
 auto& probed_queue = *new std::list<std::unique_ptr<ProbedMessage>>;  // for each source in order of arrival
 struct Handed {
   MPI_Message handle;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "mpi/abi/mutex.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/network/network.h"
@@ -27,9 +28,9 @@ namespace {
 size_t remembered = 4096;
 
 // One thread needs no mutex.
-std::unique_lock<std::mutex> lock_claims() {
-  static auto& mutex = *new std::mutex;
-  return engine().threads() ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
+std::unique_lock<Mutex> lock_claims() {
+  static auto& mutex = *new Mutex;
+  return engine().threads() ? std::unique_lock(mutex) : std::unique_lock<Mutex>();
 }
 
 // Could one of several receives into a buffer, the longest of this length, get an RTS header? The receiver

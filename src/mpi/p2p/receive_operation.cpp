@@ -10,6 +10,7 @@
 #include "device/classify.h"
 #include "device/small_copy.h"
 #include "mpi/abi/comm_self.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
@@ -49,11 +50,11 @@ class QuietErrors {
   }
 
  private:
-  static std::mutex& mutex() {
-    static auto& only = *new std::mutex;
+  static Mutex& mutex() {
+    static auto& only = *new Mutex;
     return only;
   }
-  std::lock_guard<std::mutex> lock_;
+  std::lock_guard<Mutex> lock_;
   MPI_Comm comms_[2];
   MPI_Errhandler handlers_[2];
 };

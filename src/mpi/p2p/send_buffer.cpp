@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "mpi/abi/comm_self.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
@@ -19,7 +20,7 @@ struct Lent {
   void* instead;  // what the host MPI has
 };
 
-std::mutex mutex;
+Mutex mutex;
 auto& lent = *new std::map<SendBufferOwner, Lent>;
 
 template <auto host, class Count, class... Handle>

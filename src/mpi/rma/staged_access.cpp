@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/statistics.h"
 #include "mpi/abi/comm_self.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/coll/staging.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/error_handler.h"
@@ -78,7 +79,7 @@ class Staged {
 
 // The staged accesses whose epochs are not over, with or without a request.
 struct AllStaged {
-  std::mutex mutex;
+  Mutex mutex;
   std::list<std::shared_ptr<Staged>> accesses;
 };
 AllStaged& all() {

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "device/classify.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/gather.h"
 #include "mpi/core/hooks.h"
@@ -27,7 +28,7 @@ namespace {
 constexpr int tag_meeting = 4;  // beside those of epochs.cpp and active_messages.cpp
 
 struct Registry {
-  std::mutex mutex;
+  Mutex mutex;
   std::unordered_map<MPI_Win, std::shared_ptr<Window>> windows;
   std::vector<std::shared_ptr<Window>> by_messages;  // guarded by the engine's lock
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "device/context.h"
+#include "mpi/abi/mutex.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -23,7 +24,7 @@ struct Page {
   device::Context context;
 };
 
-std::mutex mutex;
+Mutex mutex;
 auto& pages = *new std::map<uintptr_t, Page>;
 auto& unused = *new std::map<int, std::vector<uint64_t*>>;  // by device
 size_t in_use = 0;

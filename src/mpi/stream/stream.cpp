@@ -13,6 +13,7 @@
 #include "device/pinned_buffer.h"
 #include "device/small_copy.h"
 #include "kernels/kernel_run.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
@@ -38,7 +39,7 @@ void store(uint32_t* word, uint32_t value) {
 // Where numbers grow, an earlier wait for a word passes as well, so such words are used again as they are;
 // the words of a graph, which begin at 0, are not.
 struct Words {
-  std::mutex mutex;
+  Mutex mutex;
   std::map<int, std::vector<uint32_t*>> used;  // by device
 };
 auto& words = *new Words;

@@ -19,13 +19,13 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/report_timer.h"
 #include "device/runtime.h"
 #include "mpi/abi/host_mpi.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/core/operation.h"
 
 namespace fairlead::mpi {
@@ -135,9 +135,9 @@ class GpuStream {
   uint32_t* reached_ = nullptr;
   // Held in calls that enqueue, also while the driver makes them wait because its queue is full. Whoever
   // makes progress does not need it.
-  std::mutex enqueuing_;
+  Mutex enqueuing_;
   uint32_t enqueued_ = 0;  // what the stream has written to `reached_` last when it has come to its end
-  std::mutex mutex_;       // guards all that follows
+  Mutex mutex_;            // guards all that follows
   std::deque<std::shared_ptr<Enqueued>> waiting_;  // in the order of their calls
   int messages_waiting_ = 0;                       // in `waiting_`, or being started
   std::vector<Sequence> sequences_;

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "device/runtime.h"
 #include "mpi/abi/host_support.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
@@ -28,7 +29,7 @@ constexpr StreamHandle first_handle = 0x1fa10000;
 void* const per_thread_default_stream = reinterpret_cast<void*>(2);  // of CUDA and HIP
 
 struct Handles {
-  std::mutex mutex;
+  Mutex mutex;
   std::map<StreamHandle, std::shared_ptr<GpuStream>> streams;
   StreamHandle next = first_handle;
 };

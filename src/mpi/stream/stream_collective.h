@@ -22,12 +22,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "device/ipc_registry.h"
 #include "kernels/reduce.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/coll/collective_call.h"
 #include "mpi/stream/stream.h"
 
@@ -148,7 +148,7 @@ class StreamCollective {
   device::Stream recording_ = nullptr;
   std::vector<Recorded> recorded_;
   size_t forgotten_ = 0;  // where a plan was last forgotten
-  std::mutex mutex_;      // guards what follows
+  Mutex mutex_;           // guards what follows
   int enqueuing_ = 0;
   bool forbids_ = false;
   std::atomic<bool> in_graphs_ = false;

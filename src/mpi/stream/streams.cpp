@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "kernels/reduce.h"
 #include "mpi/abi/host_support.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/error_handler.h"
@@ -34,7 +35,7 @@ struct Handed {
 };
 
 struct Registry {
-  std::mutex mutex;
+  Mutex mutex;
   std::map<MPI_Comm, std::shared_ptr<StreamCommunicator>> communicators;
   // By the communicator that they were created with; it may be freed before.
   std::map<MPI_Win, std::weak_ptr<StreamCommunicator>> windows;
@@ -149,7 +150,7 @@ std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm) {
 void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle,
                 std::shared_ptr<StreamCollective> collective) {
   {
-    static std::mutex making_keyval;
+    static Mutex making_keyval;
     std::lock_guard lock(making_keyval);
     if (registry.keyval == MPI_KEYVAL_INVALID)
       PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &registry.keyval, nullptr);

@@ -9,6 +9,7 @@
 #define IERR
 #define A_COMM type(MPI_Comm)
 #define A_DATATYPE type(MPI_Datatype)
+#define AN_ERRHANDLER type(MPI_Errhandler)
 #define A_MESSAGE type(MPI_Message)
 #define AN_OP type(MPI_Op)
 #define A_REQUEST type(MPI_Request)
@@ -29,6 +30,7 @@
 #define IERR , ierror
 #define A_COMM integer
 #define A_DATATYPE integer
+#define AN_ERRHANDLER integer
 #define A_MESSAGE integer
 #define AN_OP integer
 #define A_REQUEST integer

@@ -5,8 +5,25 @@
 
 #include "bindings.h"
 
+module errors
+  USE_MPI
+  implicit none
+  INCLUDE_MPI
+  integer :: errors_raised = 0
+  A_COMM :: raised_on
+
+contains
+  subroutine note_error(comm, code)
+    A_COMM :: comm
+    integer :: code
+    if (code /= MPI_SUCCESS) errors_raised = errors_raised + 1
+    raised_on = comm
+  end subroutine
+end module
+
 program messages
   USE_MPI
+  use errors, only: errors_raised, note_error, raised_on
   use buffers
   use job
   implicit none
@@ -31,6 +48,7 @@ program messages
   call from_bottom()
   call while_in_the_host()
   call truncated()
+  call raised()
   call sections()
   if (.not. in_host_memory()) call packs()
 
@@ -311,6 +329,21 @@ contains
     call expect(error_class == MPI_ERR_TRUNCATE, 'a message that is too long is an error')
     call MPI_Wait(request, MPI_STATUS_IGNORE, error)
     call MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL IERR)
+    call give_back()
+  end subroutine
+
+  subroutine raised()
+    integer :: error
+    A_COMM :: copy
+    AN_ERRHANDLER :: handler
+    call take_buffers(1)
+    call MPI_Comm_dup(MPI_COMM_WORLD, copy IERR)
+    call MPI_Comm_create_errhandler(note_error, handler IERR)
+    call MPI_Comm_set_errhandler(copy, handler IERR)
+    call MPI_Send(out, 1, MPI_DOUBLE_PRECISION, ranks, 13, copy, error)
+    call expect(errors_raised == 1 .and. raised_on == copy, 'the handler gets an error with its communicator')
+    call MPI_Errhandler_free(handler IERR)
+    call MPI_Comm_free(copy IERR)
     call give_back()
   end subroutine
 

@@ -8,6 +8,7 @@
 #include "mpi/job/sessions.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/gather.h"
+#include "mpi/core/handler_relay.h"
 #include "mpi/file/pointer_turn.h"
 #include "mpi/info/memory_kinds.h"
 
@@ -752,6 +753,24 @@ FAIRLEAD_ENTRIES(Info_dup, info_dup, INFO_DUP, (Integer* info, Integer* newinfo,
   if (!intercepting()) return host(info, newinfo, ierror);
   Integer own_info = Info::to(with_memory_kinds(Info::from(info)));
   host(&own_info, newinfo, ierror);
+}
+
+FAIRLEAD_ENTRIES(Comm_create_errhandler, comm_create_errhandler, COMM_CREATE_ERRHANDLER,
+                 (ErrorHandler<Integer>* function, Integer* errhandler, Integer* ierror),
+                 (function, errhandler, ierror)) {
+  host(relay_to<Function::Comm_create_errhandler>(function), errhandler, ierror);
+}
+
+FAIRLEAD_ENTRIES(Win_create_errhandler, win_create_errhandler, WIN_CREATE_ERRHANDLER,
+                 (ErrorHandler<Integer>* function, Integer* errhandler, Integer* ierror),
+                 (function, errhandler, ierror)) {
+  host(relay_to<Function::Win_create_errhandler>(function), errhandler, ierror);
+}
+
+FAIRLEAD_ENTRIES(File_create_errhandler, file_create_errhandler, FILE_CREATE_ERRHANDLER,
+                 (ErrorHandler<Integer>* function, Integer* errhandler, Integer* ierror),
+                 (function, errhandler, ierror)) {
+  host(relay_to<Function::File_create_errhandler>(function), errhandler, ierror);
 }
 
 FAIRLEAD_ENTRIES(Get_hw_resource_info, get_hw_resource_info, GET_HW_RESOURCE_INFO, (Integer* hw_info,
