@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "mpi/abi/mutex.h"
 #include "mpi/core/engine.h"
 
 namespace fairlead::mpi {
@@ -17,8 +18,8 @@ struct Users {
   std::thread::id alone;  // none: of no thread
 };
 
-std::mutex users_mutex;
-auto& changed = *new std::condition_variable;
+auto& users_mutex = *new Mutex;
+auto& changed = *new std::condition_variable_any;
 auto& users_of = *new std::unordered_map<MPI_File, Users>;  // of the files whose pointers are in use
 
 }  // namespace
