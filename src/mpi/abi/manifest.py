@@ -44,7 +44,9 @@ FAILURE_FUNCTIONS = ("Comm_agree", "Comm_shrink")
 # What mpi/stream and mpi/p2p/partitioned.cpp define, without "MPIX_".
 STREAM_FUNCTIONS = (
     "Stream_create", "Stream_free", "Stream_comm_create", "Stream_comm_create_multiplex", "Comm_get_stream",
-    "Stream_progress", "Start_progress_thread", "Stop_progress_thread",
+    "Stream_progress", "Request_is_complete",
+    *(f"Stream_{name}{form}" for form in ("", "_c") for name in ("send", "isend", "recv", "irecv")),
+    "Start_progress_thread", "Stop_progress_thread",
     "Info_set_hex", "Prequest_create", "Prequest_free",
     *(f"{name}_enqueue_c" for name in ("Send", "Recv", "Isend", "Irecv", "Allreduce")),
     *(f"{name}_enqueue" for name in (

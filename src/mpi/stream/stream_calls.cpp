@@ -17,6 +17,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
+#include "mpi/core/operation.h"
 #include "mpi/stream/streams.h"
 
 namespace fairlead::mpi {
@@ -190,10 +191,24 @@ FAIRLEAD_MPIX(Stream_comm_create_multiplex,
 }
 // Progress is one for all streams, and its thread runs while operations are enqueued.
 FAIRLEAD_MPIX(Stream_progress, (StreamHandle stream)) {
-  if (!stream_of(stream)) return ask_host("MPIX_Stream_progress", "there is no such stream", stream);
-  engine().progress();
-  return MPI_SUCCESS;
+  const char* name = "MPIX_Stream_progress";
+  if (intercepting() && engine().busy()) engine().progress();
+  if (stream_of(stream) || (stream == no_stream && !next_function(name))) return MPI_SUCCESS;
+  return ask_host(name, "there is no such stream", stream);
 }
+// Makes no progress, as in MPICH, but a send that the program waits for may be buffered.
+FAIRLEAD_MPIX(Request_is_complete, (MPI_Request request)) {
+  if (Operation* operation = intercepting() ? engine().find(request) : nullptr) {
+    if (operation->active) operation->start_waiting();
+    return !operation->active || operation->complete();
+  }
+  if (void* function = next_function("MPIX_Request_is_complete"))
+    return reinterpret_cast<int (*)(MPI_Request)>(function)(request);
+  int complete = 0;
+  PMPI_Request_get_status(request, &complete, MPI_STATUS_IGNORE);
+  return complete;
+}
+
 FAIRLEAD_MPIX(Start_progress_thread, (StreamHandle stream)) {
   if (stream_of(stream)) return MPI_SUCCESS;
   return ask_host("MPIX_Start_progress_thread", "there is no such stream", stream);
