@@ -64,6 +64,10 @@ def differences(library, symbols, rows):
     for in_c, in_fortran in map(generate.names_of_gpu_query, manifest.GPU_QUERIES):
         always |= {in_c, *(in_fortran if fortran_symbols(library, forms) else ())}
     always |= {f"MPIX_{name}" for name in (*manifest.FAILURE_FUNCTIONS, *manifest.STREAM_FUNCTIONS)}
+    if "-openmpi" in library:
+        always |= {f"MPIX_{form.name}" for form in forms if generate.has_earlier_name(form)}
+    else:
+        always |= {f"MPIX_{name}" for name in manifest.STREAM_MESSAGES}
     # A library has all or none of the functions under one condition.
     wanted = set(always)
     for guard in {form.guard for form in forms if form.guard}:

@@ -13,8 +13,8 @@ import sys
 import textwrap
 from pathlib import Path
 
-from manifest import (ACTIONS, FAILURE_FUNCTIONS, GPU_QUERIES, MANIFEST, STREAM_FUNCTIONS, TYPE_WORDS, Mistake,
-                      read_manifest)
+from manifest import (ACTIONS, FAILURE_FUNCTIONS, GPU_QUERIES, MANIFEST, STREAM_FUNCTIONS, STREAM_MESSAGES, TYPE_WORDS,
+                      Mistake, read_manifest)
 
 ROOT = Path(__file__).resolve().parents[3]
 WIDTH = 110
@@ -582,7 +582,7 @@ def exports_map(forms):
             *(f"    {symbol};" for form in forms if has_fortran_entry(form) for symbol in fortran_symbols(form)),
             *(f"    {symbol};" for name in GPU_QUERIES for in_c, in_fortran in [names_of_gpu_query(name)]
               for symbol in [in_c, *in_fortran]),
-            *(f"    MPIX_{name};" for name in (*FAILURE_FUNCTIONS, *STREAM_FUNCTIONS)),
+            *(f"    MPIX_{name};" for name in (*FAILURE_FUNCTIONS, *STREAM_FUNCTIONS, *STREAM_MESSAGES)),
             "    fairlead_*;", "  local: *;", "};"]
 
 

@@ -44,9 +44,7 @@ FAILURE_FUNCTIONS = ("Comm_agree", "Comm_shrink")
 # What mpi/stream and mpi/p2p/partitioned.cpp define, without "MPIX_".
 STREAM_FUNCTIONS = (
     "Stream_create", "Stream_free", "Stream_comm_create", "Stream_comm_create_multiplex", "Comm_get_stream",
-    "Stream_progress", "Request_is_complete",
-    *(f"Stream_{name}{form}" for form in ("", "_c") for name in ("send", "isend", "recv", "irecv")),
-    "Start_progress_thread", "Stop_progress_thread",
+    "Stream_progress", "Request_is_complete", "Start_progress_thread", "Stop_progress_thread",
     "Info_set_hex", "Prequest_create", "Prequest_free",
     *(f"{name}_enqueue_c" for name in ("Send", "Recv", "Isend", "Irecv", "Allreduce")),
     *(f"{name}_enqueue" for name in (
@@ -54,6 +52,9 @@ STREAM_FUNCTIONS = (
         "Reduce_scatter", "Reduce_scatter_block", "Allgather", "Alltoall", "Alltoallv",
         "Neighbor_allgather", "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw", "Put", "Get", "Accumulate",
         "Win_flush", "Win_flush_all")))
+
+# Of MPICH alone (mpi/stream/stream_messages.cpp).
+STREAM_MESSAGES = tuple(f"Stream_{name}{form}" for name in ("send", "isend", "recv", "irecv") for form in ("", "_c"))
 
 ROW = re.compile(
     r"(?P<name>\w+)\s+(?P<family>\w+)\s+(?P<call>\w+)\s+(?P<action>\w+)\s+(?P<large_action>\w+|-)\s+"

@@ -15,8 +15,8 @@
 namespace fairlead::mpi {
 namespace {
 
-// Buffer for calls that move no data, or one byte to where it is.
-char nothing[64];
+// Buffer for calls that move no data, or one int to where it is.
+alignas(int) char nothing[64];
 
 int class_of(int code) {
   int error_class = code;
@@ -78,8 +78,8 @@ int error_of_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
 
 int error_of_aliasing(bool at_root) {
   std::lock_guard lock(mutex_of_questions);
-  return class_of(at_root ? real.Reduce(nothing, nothing, 1, MPI_BYTE, MPI_BOR, 0, engine().self())
-                          : real.Allreduce(nothing, nothing, 1, MPI_BYTE, MPI_BOR, engine().self()));
+  return class_of(at_root ? real.Reduce(nothing, nothing, 1, MPI_INT, MPI_SUM, 0, engine().self())
+                          : real.Allreduce(nothing, nothing, 1, MPI_INT, MPI_SUM, engine().self()));
 }
 
 }  // namespace fairlead::mpi
