@@ -46,6 +46,7 @@ void put_and_get(uint64_t seed) {
       mine(origin_place, origin, origin_count, random);
   std::mt19937_64 others(seed * 31 + static_cast<uint64_t>(rank));
   Spread back(origin_place, origin, origin_count, others);
+  if (exposed.origin() < 0) return;  // no displacement may be negative
   const Type target_type(target), origin_type(origin);
   MPI_Win window;
   MUST(MPI_Win_create(exposed.memory().data(), static_cast<MPI_Aint>(exposed.memory().bytes()), 1,

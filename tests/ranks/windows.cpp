@@ -145,14 +145,15 @@ RANK_TEST(windows, displacements_out_of_range_are_errors, 2) {
   Memory buffer(Place::device, 1000);
   MUST(MPI_Win_fence(0, exposed));
   EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, next(), 250, 4, MPI_BYTE, exposed), MPI_ERR_RMA_RANGE);
-  EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, next(), -1, 4, MPI_BYTE, exposed), MPI_ERR_RMA_RANGE);
+  EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, next(), -1, 4, MPI_BYTE, exposed), MPI_ERR_DISP);
   EXPECT_ERROR(MPI_Get(buffer, 1000, MPI_BYTE, next(), 1, 1000, MPI_BYTE, exposed), MPI_ERR_RMA_RANGE);
   EXPECT_ERROR(MPI_Accumulate(buffer, 1, MPI_INT, next(), 250, 1, MPI_INT, MPI_SUM, exposed),
                MPI_ERR_RMA_RANGE);
   EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, size, 0, 4, MPI_BYTE, exposed), MPI_ERR_RANK);
   // In bytes, each of these is where the window begins, or past all addresses.
   for (MPI_Aint far : {MPI_Aint{1} << 62, -(MPI_Aint{1} << 62), (MPI_Aint{1} << 62) - 1, MPI_Aint{1} << 61})
-    EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, next(), far, 4, MPI_BYTE, exposed), MPI_ERR_RMA_RANGE);
+    EXPECT_ERROR(MPI_Put(buffer, 4, MPI_BYTE, next(), far, 4, MPI_BYTE, exposed),
+                 far < 0 ? MPI_ERR_DISP : MPI_ERR_RMA_RANGE);
   MUST(MPI_Put(buffer, 0, MPI_BYTE, next(), 1000, 0, MPI_BYTE, exposed));
   MUST(MPI_Put(buffer, 4, MPI_BYTE, MPI_PROC_NULL, 0, 4, MPI_BYTE, exposed));
   MUST(MPI_Put(buffer, 4, MPI_BYTE, next(), 249, 4, MPI_BYTE, exposed));
