@@ -28,6 +28,7 @@
 
 #include "address_space.h"
 #include "harness.h"
+#include "mpi4.h"
 
 using namespace ranks;
 
@@ -41,6 +42,8 @@ std::string setting(const char* variable) {
   const char* text = getenv(variable);
   return text ? text : "";
 }
+
+enum class Form { blocking, nonblocking, persistent };
 
 bool lacks_on(int this_rank) {
   const std::string which = setting("TEST_LACKING");
@@ -213,6 +216,32 @@ RANK_TEST(resources, M13_collectives_end, 2) {
     EXPECT(result[count - 1] == 1, "rank 0 sent %d", result[count - 1]);
   }
   MUST(MPI_Barrier(MPI_COMM_WORLD));
+}
+
+// A rank that has no memory for a copy of its buffer takes part all the same, because the others do not know.
+// Where they pass host memory, the buffer is staged as a whole; else, between nodes, in segments.
+RANK_TEST(resources, M13_a_collective_ends_if_one_rank_has_no_memory, 2) {
+  constexpr int bytes = 48 << 20;
+  auto bcast_init =
+      mpi4::find<int(void*, int, MPI_Datatype, int, MPI_Comm, MPI_Info, MPI_Request*)>("MPI_Bcast_init");
+  const bool lacks = setting("TEST_LACKS") == "space" && lacks_on(rank);
+  for (const Form form : {Form::blocking, Form::nonblocking, Form::persistent}) {
+    const bool persistent = form == Form::persistent;
+    if (persistent && (!bcast_init || setting("FAIRLEAD_COLL_SEGMENT") != "1g")) continue;
+    Memory block(lacks || persistent ? Place::device : Place::host, bytes);
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (persistent) MUST(bcast_init(block, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request));
+    int result = MPI_SUCCESS;
+    {
+      Lack lack;
+      if (form == Form::blocking) result = MPI_Bcast(block, bytes, MPI_BYTE, 0, MPI_COMM_WORLD);
+      if (form == Form::nonblocking) MUST(MPI_Ibcast(block, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, &request));
+      if (persistent) MUST(MPI_Start(&request));
+      if (request != MPI_REQUEST_NULL) result = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    EXPECT_ERROR(result, lacks ? MPI_ERR_OTHER : MPI_SUCCESS);
+    if (persistent) MUST(MPI_Request_free(&request));
+  }
 }
 
 RANK_TEST(resources, M13_windows_serve, 2) {

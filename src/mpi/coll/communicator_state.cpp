@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/dummy_memory.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/coll/agreement.h"
@@ -308,6 +309,7 @@ void open_communicator_states(std::unique_ptr<coll::SlotPool> opened) {
   static auto& former = *new std::vector<std::unique_ptr<coll::SlotPool>>;
   if (pool) former.push_back(std::move(pool));
   pool = std::move(opened);
+  reserve_dummy_memory();
   PMPI_Comm_create_keyval(inherit, forget, &keyval, nullptr);
 }
 

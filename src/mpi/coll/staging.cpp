@@ -10,6 +10,7 @@
 #include "base/statistics.h"
 #include "device/classify.h"
 #include "device/small_copy.h"
+#include "mpi/abi/comm_self.h"
 
 namespace fairlead::mpi {
 
@@ -70,7 +71,9 @@ HostImage::HostImage(const Region& region)
     first = std::min(first, begin);
     end = std::max(end, begin + static_cast<MPI_Aint>(layout.span));
   }
-  const auto span = static_cast<uint64_t>(end - first);
+  first_ = first;
+  span_ = end - first;
+  const auto span = static_cast<uint64_t>(span_);
   if (span <= longest_whole) memory_ = device::PinnedBuffer(span);
   if (memory_.data()) {
     address_ = at_offset(memory_.data(), -first);
@@ -130,11 +133,18 @@ bool store_block(const char* image, const Region& region, const Block& block) {
 
 }  // namespace
 
+bool HostImage::stand_in(DummyFor buffer) {
+  unsigned char* const dummy = dummy_memory(buffer, static_cast<size_t>(span_));
+  address_ = at_offset(dummy, -first_);
+  return dummy;
+}
+
 // Blocks with datatypes of their own may lie anywhere, also in host memory.
 bool HostImage::load(const Region& region) {
-  return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
-    return load_block(block_at(address_, block), region, block);
-  });
+  return !device_memory_ ||
+         (valid() && std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
+            return load_block(block_at(address_, block), region, block);
+          }));
 }
 
 bool HostImage::store(const Region& region) const {
@@ -154,14 +164,22 @@ bool complain_unless(bool done) {
 
 }  // namespace
 
+int end_for_lack_of_addresses(MPI_Comm comm) {
+  log_line(LogLevel::error, "there are no addresses left for a collective");
+  if (comm != comm_self()) PMPI_Abort(comm, MPI_ERR_OTHER);
+  return MPI_ERR_OTHER;
+}
+
 // The other members depend on this rank, even if its bytes cannot be read: that fails the end of the call.
 bool StagedCall::make_images(const Regions& regions) {
   read_ = HostImage(regions.read);
   written_ = HostImage(regions.written);
   both_empty_ = regions.bytes() == 0;
-  if (!complain_unless(read_.valid() && written_.valid())) return false;
+  if (!(read_.valid() || read_.stand_in(DummyFor::sent)) ||
+      !(written_.valid() || written_.stand_in(DummyFor::received)))
+    return false;
   loaded_ = complain_unless(read_.load(regions.read) &&
-                            (!regions.written_is_read || written_.load(regions.written)));
+                            (!regions.written_is_read || written_.load(regions.written)) && written_.valid());
   return true;
 }
 

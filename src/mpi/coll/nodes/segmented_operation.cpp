@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/statistics.h"
+#include "mpi/coll/staging.h"
 #include "mpi/core/request.h"
 #include "mpi/core/stream_check.h"
 
@@ -51,7 +52,6 @@ void SegmentedOperation::advance() {
   if (complete()) return;
   while (load_next()) {
   }
-  if (loaded_ == 0) return over(MPI_ERR_OTHER);  // there is no memory
   while (call_next(false)) {
   }
   uint64_t segment = ended_;
@@ -67,8 +67,12 @@ void SegmentedOperation::advance() {
 bool SegmentedOperation::load_next() {
   if (loaded_ == segments_ || (flights_.size() >= flights_at_once && !hurries_)) return false;
   if (spare_.empty() && !staging_->make(spare_.emplace_back())) {
-    spare_.clear();
-    return false;
+    // Segments that are on their way make room.
+    if (!flights_.empty()) {
+      spare_.clear();
+      return false;
+    }
+    if (!staging_->make_dummy(spare_.back())) end_for_lack_of_addresses(state_->comm());
   }
   flights_.emplace_back(std::move(spare_.back()));
   spare_.pop_back();

@@ -3,7 +3,9 @@
 #include "mpi/coll/nodes/segmented_staging.h"
 
 #include <algorithm>
+#include <tuple>
 
+#include "base/dummy_memory.h"
 #include "base/log.h"
 #include "device/classify.h"
 #include "mpi/abi/real.h"
@@ -264,10 +266,21 @@ bool SegmentedStaging::make(Room& room) const {
   for (auto [side, half] : {std::pair(&read_, &room.read), std::pair(&written_, &room.written)}) {
     if (side->blocks.empty()) continue;
     half->memory = device::PinnedBuffer(room_of(*side));
-    valid &= half->memory.data() != nullptr;
+    half->data = half->memory.data();
+    valid &= half->data != nullptr;
     half->copies.resize(side->even ? 1 : side->blocks.size());
   }
   return valid;
+}
+
+bool SegmentedStaging::make_dummy(Room& room) {
+  fail();
+  make(room);
+  for (auto [side, half, buffer] : {std::tuple(&read_, &room.read, DummyFor::sent),
+                                    std::tuple(&written_, &room.written, DummyFor::received)})
+    if (!side->blocks.empty() && !half->data && !(half->data = dummy_memory(buffer, room_of(*side))))
+      return false;
+  return true;
 }
 
 coll::Slices SegmentedStaging::parts_of(uint64_t bytes) const {
@@ -291,7 +304,7 @@ void SegmentedStaging::lay_out(const Side& side, Half& half, uint64_t segment) c
 // one.
 void SegmentedStaging::copy(const Side& side, Half& half, uint64_t segment, bool out) {
   if (side.blocks.empty() || error_ != MPI_SUCCESS) return;
-  unsigned char* room = half.memory.data();
+  unsigned char* room = half.data;
   if (!side.even) {
     for (size_t i = 0; i < side.blocks.size(); ++i) {
       const Block& block = side.blocks[i];
@@ -385,7 +398,7 @@ int SegmentedStaging::host(Room& room, uint64_t segment, MPI_Request* request) c
   const MPI_Comm comm = comm_;
   const int root = call_.root;
   const MPI_Op op = call_.op;
-  unsigned char *from = room.read.memory.data(), *to = room.written.memory.data();
+  unsigned char *from = room.read.data, *to = room.written.data;
   const int* sent = room.read.counts.data();
   const int *received = room.written.counts.data(), *received_at = room.written.offsets.data();
   const MPI_Datatype type = call_.reduces() ? call_.recvtype : MPI_BYTE;

@@ -45,6 +45,7 @@ class SegmentedStaging {
   // The host memory of one segment, and the copies to and from it.
   struct Half {
     device::PinnedBuffer memory;
+    unsigned char* data = nullptr;  // that memory, or dummy memory
     std::deque<device::Copy> copies;
     std::vector<int> counts, offsets;  // in bytes, if the blocks are not even
   };
@@ -56,6 +57,9 @@ class SegmentedStaging {
   // calls of the host MPI all the same, unless all ranks agree not to make them.
   bool ready();
   bool make(Room& room) const;
+  // For this rank without memory, which takes part with no data: the end is an error. False if there are not
+  // even addresses.
+  bool make_dummy(Room& room);
   void cut(uint64_t segments) { segments_ = segments; }
 
   // The steps of a segment, in this order. The caller waits for the copies of a step before the next one, and
