@@ -59,7 +59,7 @@ class MemoryQuestion {
   MemoryQuestion(unsigned function, uint64_t bytes) : function_(function), bytes_(bytes) {}
   // Call it in the order of the host MPI's collectives.
   void ask(MPI_Comm comm, bool on_device);
-  // For a call that this rank does not make: its arguments are wrong, or there is no memory.
+  // For a call that this rank does not make: its arguments are wrong, or a member has failed.
   void decline() { asked_ = true; }
   // False until all ranks have asked.
   bool answered();

@@ -111,11 +111,6 @@ void SegmentedOperation::advance(Flight& flight, uint64_t segment) {
 void SegmentedOperation::over(int error) {
   error_ = error;
   raised_ = staging_->raised();
-  if (question_ && called_ == 0) question_->decline();
-  if (called_ < segments_) {
-    state_->clear(number_);
-    state_->end_call(number_);
-  }
   if (regions_.on_device()) {
     if (error == MPI_SUCCESS) count(Traffic::collective_staged, regions_.bytes());
     record_.took(Traffic::collective_staged, regions_.bytes());
