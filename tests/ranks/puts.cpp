@@ -220,6 +220,26 @@ RANK_TEST(puts, M15_a_message_reaches_a_rank_that_computes, 2) {
     if (comm != MPI_COMM_NULL) MUST(MPI_Comm_free(&comm));
 }
 
+// What was counted on a communicator ends with it.
+RANK_TEST(soak, M15_a_message_reaches_a_rank_that_computes_after_many_communicators, 2) {
+  if (host_oracle) return skip("a plain MPI writes no messages to idle ranks");
+  if (rank < 2) meet(1 - rank);
+  Idle idle;
+  Memory buffer(Place::device, 8);
+  for (int i = 0; i < 34; ++i) {
+    rearm_watchdog();
+    MPI_Comm comm;
+    MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    for (int t = 0; t < 2000 && rank < 2; ++t)
+      if (rank == 0)
+        MUST(MPI_Send(buffer, 8, MPI_BYTE, 1, t, comm));
+      else
+        MUST(MPI_Recv(buffer, 8, MPI_BYTE, 0, t, comm, MPI_STATUS_IGNORE));
+    MUST(MPI_Comm_free(&comm));
+  }
+  if (rank < 2) idle.expect_message(MPI_COMM_WORLD);
+}
+
 RANK_TEST(puts, M15_random_messages_match_as_posted, 2) {
   const int peer = partner();
   if (peer != MPI_PROC_NULL) meet(peer);
@@ -240,8 +260,7 @@ RANK_TEST(puts, M15_random_messages_match_as_posted, 2) {
       if (peer == MPI_PROC_NULL) continue;
       run(rank % 2 == 0 ? from_even : from_odd, rank % 2 == 0 ? from_odd : from_even, peer, comm, seed);
       // The other rank may be ahead by a phase unless there is something to cancel.
-      if (cancels || anything)
-        MUST(exchange_nothing(peer, go));
+      if (cancels || anything) MUST(exchange_nothing(peer, go));
       if (anything) receive_anything(peer, comm, program % 8 == 7);
     }
   }

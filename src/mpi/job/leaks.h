@@ -22,7 +22,8 @@ class LeakCheck {
   void print() const;
 
  private:
-  void add(size_t count, const char* what);
+  template <class Counts>
+  void add(const Counts& counts);
   bool wanted_;  // FAIRLEAD_CHECK=leaks
   std::string found_;
 };
