@@ -186,17 +186,18 @@ void report_gone(const std::pair<const uint64_t, Export>& entry, std::vector<Gon
 }
 
 // A new allocation often follows the release of old ones, so this is the point to detect them. Each export
-// asks about some of the others in turn: what is kept of freed memory stays a part of what exists, and the
-// time of an export does not grow with the number of exports.
+// asks about some of the others in turn, and goes on while it finds memory that is gone, which often is that
+// of many exports: the time of an export does not grow with the number of those that exist.
 void find_gone(std::vector<GoneExport>* gone) {
   constexpr size_t asked_about = 16;
   static uint64_t next = 0;
   auto entry = exports.lower_bound(next);
-  for (size_t n = std::min(asked_about, exports.size()); n > 0; --n) {
+  for (size_t here = 0; here < std::min(asked_about, exports.size());) {
     if (entry == exports.end()) entry = exports.begin();
     if (exists(entry->first, entry->second.id)) {
-      ++entry;
+      ++entry, ++here;
     } else {
+      here = 0;
       report_gone(*entry, gone);
       entry = exports.erase(entry);
     }

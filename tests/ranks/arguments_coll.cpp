@@ -272,6 +272,28 @@ RANK_TEST(arguments, of_collectives_that_receive_where_they_send, 2) {
   MUST(MPI_Comm_free(&comm));
 }
 
+// A rank that sends nothing to itself may name any place for that.
+RANK_TEST(arguments, of_alltoallv_in_one_buffer, 2) {
+  const auto members = static_cast<size_t>(size);
+  std::vector<int> counts(members, 1), sent_at(members), received_at(members);
+  for (int member = 0; member < size; ++member) {
+    sent_at[static_cast<size_t>(member)] = member;
+    received_at[static_cast<size_t>(member)] = size + member;
+  }
+  counts[static_cast<size_t>(rank)] = 0;
+  sent_at[static_cast<size_t>(rank)] = received_at[static_cast<size_t>(rank)] = 0;
+  const std::vector<int> received_counts = counts;
+  std::vector<int> values(2 * members, rank);
+  Memory buffer(Place::device, values.size() * sizeof(int));
+  buffer.write(values.data(), buffer.bytes());
+  MUST(MPI_Alltoallv(buffer, counts.data(), sent_at.data(), MPI_INT, buffer, received_counts.data(),
+                     received_at.data(), MPI_INT, MPI_COMM_WORLD));
+  buffer.read(values.data(), buffer.bytes());
+  for (int member = 0; member < size; ++member)
+    EXPECT(values[static_cast<size_t>(size + member)] == member, "%d from rank %d",
+           values[static_cast<size_t>(size + member)], member);
+}
+
 RANK_TEST(arguments, of_neighborhood_collectives, 1) {
   expect_errors_of_host(of_neighbors);
 }

@@ -101,11 +101,20 @@ class Describer {
         describe_neighbors();
     }
     regions_.aliased = regions_.read.bytes > 0 && regions_.written.bytes > 0 && !position_.inter &&
-                       !call_.among_neighbors() && own_sent() == own_received();
+                       !call_.among_neighbors() && is_received_where_it_is_sent();
     return std::move(regions_);
   }
 
  private:
+  bool is_received_where_it_is_sent() const {
+    // With blocks of their own for each rank, hosts refuse buffers only if all else is the same, too.
+    if (is_one_of({Collective::alltoallv, Collective::alltoallw}) &&
+        (call_.sendbuf != call_.recvbuf || !call_.sendcounts.same_as(call_.recvcounts) ||
+         call_.sendtypes != call_.recvtypes))
+      return false;
+    const Part sent = own_sent();
+    return sent == own_received() && packed_bytes(sent.count, sent.datatype) > 0;
+  }
   // What this rank sends to itself, or receives from itself.
   struct Part {
     const char* address;

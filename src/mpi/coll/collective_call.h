@@ -52,6 +52,7 @@ class Numbers {
   Numbers(const Wide* wide) : wide_(wide) {}
   Wide operator[](int index) const { return narrow_ ? narrow_[index] : wide_[index]; }
   explicit operator bool() const { return narrow_ || wide_; }
+  bool same_as(const Numbers& other) const { return narrow_ == other.narrow_ && wide_ == other.wide_; }
   // The array in the caller's form, for the host MPI function of the same form.
   template <class Number>
   const Number* as() const {

@@ -117,7 +117,8 @@ class ProgressThread {
   node::Doorbell own_{};
   std::atomic<node::Doorbell*> doorbell_ = &own_;
   std::vector<Operation*> operations_;  // the engine's lock guards it
-  Mutex calling_host_;                  // held in rounds that call the host MPI
+  // Held in rounds that call the host MPI, and while handlers run that such a round has put off.
+  std::mutex calling_host_;
   std::atomic<bool> may_call_host_ = false;
   std::atomic<int> outstanding_ = 0;  // operations_, long ones and enqueued ones
   std::atomic<int> enqueued_ = 0, called_ = 0;

@@ -145,7 +145,8 @@ int begin_staging(const FileCall& call) {
 int access_staged(const FileCall& call, MPI_Status* status, const BlockingFileHost& host) {
   if (int result = begin_staging(call); result != MPI_SUCCESS) return result;
   BlockingHostCall blocking_call;
-  const PointerTurn turn(call.file, call.offset, PointerTurn::With::nobody_if_free);
+  const PointerTurn turn(call.file, call.offset,
+                         call.may_split ? PointerTurn::With::nobody_if_free : PointerTurn::With::others);
   MessageRecord record;
   record.begin();
   MPI_Status own;

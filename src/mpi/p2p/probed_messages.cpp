@@ -113,11 +113,13 @@ bool queue_if_unclear(const MPI_Status& status, MPI_Comm comm) {
   std::unique_lock alone(look_then_ask, std::defer_lock);
   if (engine().threads()) alone.lock();
   std::lock_guard lock(messages_mutex);
-  for (int found = 1; found;) {
+  for (;;) {
+    int found = 0;
     MPI_Message message;
     MPI_Status next;
-    real.Improbe(status.MPI_SOURCE, MPI_ANY_TAG, comm, &found, &message, &next);
-    if (!found) break;  // another thread has taken it
+    // Another thread may have taken it, or the sender has failed.
+    if (real.Improbe(status.MPI_SOURCE, MPI_ANY_TAG, comm, &found, &message, &next) != MPI_SUCCESS || !found)
+      break;
     bool unclear = byte_count(next) == static_cast<MPI_Count>(p2p::rts_bytes);
     if (unclear) {
       probed_queue.push_back(look_into(message, next, comm));

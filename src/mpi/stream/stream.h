@@ -101,7 +101,7 @@ class GpuStream {
   // anything has happened.
   bool advance();
   // Lets the stream pass all waits for operations that have not ended, and forgets them, as MPI is over or no
-  // communicator is left. `idle`: all operations have ended, and the stream has passed them, so their words
+  // communicator is left. `idle`: all operations have ended, and all streams have passed them, so their words
   // are used again.
   void abandon(bool idle);
   // Do graphs with operations exist? Nobody knows whether one was launched.

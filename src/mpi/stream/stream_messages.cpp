@@ -48,11 +48,15 @@ class StreamMessage : public Operation {
       complete_.store(true, std::memory_order_release);
   }
   void quiesce() override {}
+  void cancel() override { real.Cancel(&message_); }
   int finish(MPI_Status* status) override {
     const int result = real.Wait(&message_, &status_);
+    int cancelled = 0;
+    PMPI_Test_cancelled(&status_, &cancelled);
     record_.end();
     *status = status_;
-    const bool stored = result != MPI_SUCCESS || sends_ || image_.write_back(byte_count(status_));
+    const bool stored =
+        result != MPI_SUCCESS || cancelled || sends_ || image_.write_back(byte_count(status_));
     return stored ? result : raise(MPI_ERR_OTHER);
   }
   void describe(MPI_Status* status) override { *status = status_; }

@@ -119,7 +119,10 @@ int end_enqueued_on(MPI_Comm comm) {
       engine().progress();
     wait();
   }
-  if (last) mine->stream->abandon(mine->stream->is_idle());  // what is left are graphs that nobody may launch
+  // What is left are graphs that nobody may launch; one may still run in a stream that MPI does not know.
+  if (last)
+    mine->stream->abandon(mine->stream->is_idle() &&
+                          device::runtime()->query_device(mine->stream->device()) == device::Error::none);
   if (collective) leave(*collective, *mine->stream, comm);
   const int error = mine->errors->code.exchange(MPI_SUCCESS);
   return error == MPI_SUCCESS ? error : raise_error(comm, error, "an operation that was enqueued earlier");
