@@ -113,7 +113,7 @@ class Describer {
          call_.sendtypes != call_.recvtypes))
       return false;
     const Part sent = own_sent();
-    return sent == own_received() && packed_bytes(sent.count, sent.datatype) > 0;
+    return sent == own_received() && (call_.reduces() || packed_bytes(sent.count, sent.datatype) > 0);
   }
   // What this rank sends to itself, or receives from itself.
   struct Part {
