@@ -140,10 +140,12 @@ Attempt KernelRun::start(int device, Launch launch) {
   if (observe::tracing()) since_ = observe::now();
   const Error error = launch(context.stream, Signal{context.counter, word_.for_kernels, value_, own_memory_});
   active_ = error == Error::none;
-  if (active_) sequence_ = ++context.launched;
-  if (active_) return Attempt::made;
-  word_ = {};
-  return error == Error::not_ready ? Attempt::later : Attempt::never;
+  if (!active_) {
+    word_ = {};
+    return error == Error::not_ready ? Attempt::later : Attempt::never;
+  }
+  sequence_ = ++context.launched;
+  return Attempt::made;
 }
 
 Attempt KernelRun::reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,

@@ -99,12 +99,9 @@ def gathers(form, comms, value):
     # A communicator is made by its whole parent, or by a group alone.
     if groups and (not comms or "tag" in parameters):
         return [f"gather_group_before({value(groups[0])});"]
-    for kind, handles in (("", comms), ("file_", ["fh"]), ("window_", ["win"])):
-        for p in handles:
-            p = parameters.get(p) if isinstance(p, str) else p
-            if p:
-                return [f"gather_{kind}before({value(p)});"]
-    return []
+    handle = comms[0] if comms else parameters.get("fh") or parameters.get("win")
+    kinds = {"MPI_Comm": "", "MPI_File": "file_", "MPI_Win": "window_"}
+    return [f"gather_{kinds[handle.type]}before({value(handle)});"] if handle else []
 
 
 def around(form, value):
