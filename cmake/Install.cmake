@@ -56,7 +56,6 @@ endforeach()
 
 # --- The comparison with peers: needs Python 3.9, no build
 install(PROGRAMS bench/compare DESTINATION libexec/fairlead)
-install(DIRECTORY bench/comparison DESTINATION libexec/fairlead FILES_MATCHING PATTERN "*.py")
 
 # --- Licenses of the libraries that were compiled in, where a package is made of this tree
 set(FAIRLEAD_LICENSES "" CACHE PATH "Folder of license texts to install")

@@ -90,10 +90,13 @@ std::string accepted_words(const Row& row) {
   if (type == "integer" || type == "bytes")
     return std::string(type == "bytes" ? size_words : "a whole number") + ", " + accepted;
   if (accepted.empty()) return "any text";
+  if (type == "numbers") {
+    const size_t space = accepted.find(' ');
+    accepted = accepted.substr(space + 1) + ", each NAME:NUMBER with " + accepted.substr(0, space);
+  }
   for (size_t bar; (bar = accepted.find('|')) != std::string::npos;) accepted.replace(bar, 1, ", ");
-  return type == "list"
-             ? (may_be_off(row) ? "off, or any of " : "any of ") + accepted + ", separated by commas"
-             : accepted;
+  if (type != "list" && type != "numbers") return accepted;
+  return (may_be_off(row) ? "off, or any of " : "any of ") + accepted + ", separated by commas";
 }
 
 std::string parse(const std::string& text, int64_t* into) {
@@ -106,10 +109,10 @@ std::string parse(const std::string& text, uint64_t* into) {
 // Parses a number within the bounds of `accepted`, "LOW..HIGH".
 template <class Number>
 bool understood_number(const Row& row, const std::string& text, Number* into) {
-  const std::string accepted = row.accepted;
-  const size_t dots = accepted.find("..");
+  const std::string accepted = row.accepted, bounds = accepted.substr(0, accepted.find(' '));
+  const size_t dots = bounds.find("..");
   Number low = 0, high = 0;
-  return parse(accepted.substr(0, dots), &low).empty() && parse(accepted.substr(dots + 2), &high).empty() &&
+  return parse(bounds.substr(0, dots), &low).empty() && parse(bounds.substr(dots + 2), &high).empty() &&
          parse(text, into).empty() && *into >= low && *into <= high;
 }
 
@@ -122,23 +125,46 @@ bool understood(const Row& row, const std::string& text, int64_t* into) {
 bool understood(const Row& row, const std::string& text, uint64_t* into) {
   return understood_number(row, text, into);
 }
+bool is_one_of(std::string words, const std::string& word) {
+  words = "|" + words + "|";
+  return word.find('|') == std::string::npos && words.find("|" + word + "|") != std::string::npos;
+}
 bool understood(const Row& row, const std::string& text, std::string* into) {
-  *into = text;
-  if (!*row.accepted) return true;
-  *into = lower(text);
-  std::string list = std::string("|") + row.accepted + "|";
-  return into->find('|') == std::string::npos && list.find("|" + *into + "|") != std::string::npos;
+  *into = *row.accepted ? lower(text) : text;
+  return !*row.accepted || is_one_of(row.accepted, *into);
+}
+// Calls take(item) for each item between commas, until one returns false.
+template <class Take>
+bool each_item(const std::string& text, const Take& take) {
+  for (size_t start = 0, comma = 0; comma != std::string::npos; start = comma + 1) {
+    comma = text.find(',', start);
+    if (!take(text.substr(start, comma - start))) return false;
+  }
+  return true;
 }
 bool understood(const Row& row, const std::string& text, std::set<std::string>* into) {
   into->clear();
   if (lower(text) == "off") return may_be_off(row);
-  for (size_t start = 0, comma = 0; comma != std::string::npos; start = comma + 1) {
-    comma = text.find(',', start);
+  return each_item(text, [&](const std::string& item) {
     std::string word;
-    if (!understood(row, text.substr(start, comma - start), &word)) return false;
+    if (!understood(row, item, &word)) return false;
     into->insert(word);
-  }
-  return true;
+    return true;
+  });
+}
+bool understood(const Row& row, const std::string& text, Options::numbers* into) {
+  into->clear();
+  if (!may_be_off(row) && text != row.initial) (void)understood(row, row.initial, into);
+  if (lower(text) == "off") return may_be_off(row);
+  return each_item(text, [&](const std::string& item) {
+    const size_t colon = item.find(':');
+    const std::string name = lower(item.substr(0, colon));
+    const std::string number = colon != std::string::npos ? item.substr(colon + 1)
+                               : may_be_off(row)          ? "1"
+                                                          : "";
+    return is_one_of(std::strchr(row.accepted, ' ') + 1, name) &&
+           understood_number(row, number, &(*into)[name]);
+  });
 }
 
 std::string not_understood(const Row& row, const std::string& variable, const std::string& text) {
@@ -174,19 +200,9 @@ bool is_ours(const std::string& variable) {
          std::find(std::begin(foreign), std::end(foreign), variable) == std::end(foreign);
 }
 
-// Returns which option replaces `variable` if that is a former name; "" for any other variable.
-std::string renamed(const std::string& variable) {
-  if (!is_ours(variable)) return {};
-  for (const Alias& alias : aliases)
-    if (variable == alias.variable)
-      return variable + " is now " + variable_of(alias.name) +
-             "; the former name is accepted in this release only";
-  return {};
-}
-
-// Returns "" for current and former names of options, and for variables that are not Fairlead's.
+// Returns "" for names of options, and for variables that are not Fairlead's.
 std::string complaint_about_name(const std::string& variable) {
-  if (!is_ours(variable) || !renamed(variable).empty()) return {};
+  if (!is_ours(variable)) return {};
   std::vector<std::string> known;
   for (const Row& row : rows) known.push_back(variable_of(row.name));
   if (std::find(known.begin(), known.end(), variable) != known.end()) return {};
@@ -198,7 +214,7 @@ std::string complaint_about_name(const std::string& variable) {
 void report_unknown_variables() {
   for (const char* const* entry = environment_variables(); *entry; ++entry) {
     std::string variable = std::string(*entry).substr(0, std::string(*entry).find('='));
-    std::string complaint = complaint_about_name(variable) + renamed(variable);
+    std::string complaint = complaint_about_name(variable);
     if (!complaint.empty() && !said_before(variable)) log_line(LogLevel::warn, "%s", complaint.c_str());
   }
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,14 @@ struct Options {
   using text = std::string;
   using choice = std::string;
   using list = std::set<std::string>;
+  // Numbers by their names; 0 for a name that has none.
+  class numbers : public std::map<std::string, uint64_t> {
+   public:
+    uint64_t operator()(const char* name) const {
+      const auto found = find(name);
+      return found == end() ? 0 : found->second;
+    }
+  };
 #define FAIRLEAD_OPTION(kind, name, type, initial, accepted, help) type name{};
 #define FAIRLEAD_ALIAS(name, variable)
 #include "base/options.def"

@@ -52,7 +52,7 @@ void* Pool::open(int device) {
   if (slab || refused) return slab;
   const WaitingCalls::Permission permission;
   if (!permission.may_make()) return nullptr;
-  bytes = pool_probe_bytes + options().buffer_pool;
+  bytes = pool_probe_bytes + options().pools("device");
   void* address = nullptr;
   context = Context(device);
   Error error = runtime()->allocate_for_peers(device, bytes, &address);
@@ -60,7 +60,7 @@ void* Pool::open(int device) {
     for_peers = false;
     error = runtime()->allocate(device, bytes, &address);
   }
-  if (error != Error::none && options().buffer_pool) {
+  if (error != Error::none && options().pools("device")) {
     log_line(LogLevel::warn,
              "no %zu bytes of device memory for buffered sends (%s); they go through host memory", bytes,
              runtime()->error_text());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device memory that buffers a send whose receiver is late: one slab of FAIRLEAD_BUFFER_POOL bytes on each
+// Device memory that buffers a send whose receiver is late: one slab of FAIRLEAD_POOLS bytes on each
 // sending device. The first use allocates the slab, so that peers map it once. Its first bytes serve the
 // peer-access probe (see src/transport/peer.h): some for peers to read, and behind them some for peers to
 // write. Thread-safe.

@@ -50,7 +50,7 @@ struct CopyStream {
 namespace {
 
 size_t copy_streams_allowed() {
-  return static_cast<size_t>(options().copy_streams > 0 ? options().copy_streams : runtime()->copy_streams());
+  return static_cast<size_t>(runtime()->copy_streams());
 }
 
 constexpr int attempts_allowed = 3;

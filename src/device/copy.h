@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asynchronous copies. Each device has a few streams for copies (FAIRLEAD_COPY_STREAMS); they never wait for
+// Asynchronous copies. Each device has a few streams for copies; they never wait for
 // the application's streams. A copy starts at once, or the caller enqueues it and it starts with others in
 // one driver call. Batching pays for small and medium sizes: a driver call costs more than the transfer of
 // the bytes, and a copy engine that receives one call at a time idles between calls. A copy that fails is

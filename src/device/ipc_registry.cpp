@@ -89,7 +89,7 @@ bool holds_too_much() {
   constexpr uint64_t bytes_at_most = uint64_t{1} << 30;
   uint64_t bytes = 0;
   for (const Mapping& mapping : closing) bytes += mapping.size;
-  return bytes > bytes_at_most || closing.size() > static_cast<size_t>(options().ipc_cache);
+  return bytes > bytes_at_most || closing.size() > static_cast<size_t>(options().pools("mappings"));
 }
 
 template <class Matches>
@@ -145,7 +145,7 @@ void forget_if(Matches matches) {
 }
 
 void trim_unused() {
-  auto limit = static_cast<std::ptrdiff_t>(options().ipc_cache);
+  auto limit = static_cast<std::ptrdiff_t>(options().pools("mappings"));
   auto unused =
       std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.users == 0; });
   for (auto entry = mappings.begin(); unused > limit && entry != mappings.end();) {

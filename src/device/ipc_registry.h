@@ -11,7 +11,7 @@
 // context. Its key is (owner, base, device), and it is valid for one (size, id); a new id first invalidates
 // the old mappings, unless the handles say that they show the new memory, too. The registry never closes a
 // mapping in use. It forgets unused mappings, least recently used first, when there are more than
-// FAIRLEAD_IPC_CACHE, and when their owner reports that the memory is gone. It closes a forgotten mapping
+// FAIRLEAD_POOLS, and when their owner reports that the memory is gone. It closes a forgotten mapping
 // when its device is idle, because the driver's close call waits for that, and the program's kernels may in
 // turn wait for this process.
 //
@@ -89,7 +89,7 @@ void forget_import(int owner, uint64_t base, uint64_t id);
 void forget_imports(int owner);
 
 // Closes mappings that are forgotten and not in use. Without `wait`, closes only those whose device is idle,
-// unless all of them together hold more than 1 GiB or FAIRLEAD_IPC_CACHE allocations.
+// unless all of them together hold more than 1 GiB or FAIRLEAD_POOLS allocations.
 void close_forgotten(bool wait);
 
 struct RegistryCounts {

@@ -25,9 +25,14 @@ auto& idle = *new std::map<size_t, std::vector<Idle>>;
 size_t total = 0;       // in use and idle
 size_t total_long = 0;  // of that, in long buffers
 
+size_t pool_limit() {
+  static const size_t limit = options().pools("host");
+  return limit;
+}
+
 // A few long buffers would leave no page-locked memory for all others: together they get half of it.
 bool is_long(size_t bytes) {
-  return bytes > options().network_memory / 8;
+  return bytes > pool_limit() / 8;
 }
 
 void count(size_t bytes, bool added) {
@@ -71,7 +76,7 @@ PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(common_size(bytes)) {
   std::lock_guard lock(mutex);
   if ((pinned_ = take_idle(&bytes_, 2 * bytes_, &context_))) return;
   void* fresh = nullptr;
-  const size_t limit = options().network_memory;
+  const size_t limit = pool_limit();
   const bool has_room = total + bytes_ <= limit && (!is_long(bytes_) || total_long + bytes_ <= limit / 2);
   if (has_room && runtime() && runtime()->in_use())
     if (const WaitingCalls::Permission permission; permission.may_make())

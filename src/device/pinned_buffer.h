@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Page-locked host memory for pieces of messages, kept for reuse: at most FAIRLEAD_NETWORK_MEMORY bytes.
+// Page-locked host memory for pieces of messages, kept for reuse: at most as much as FAIRLEAD_POOLS says.
 // Beyond that limit, or if the driver refuses, a buffer is ordinary host memory: copies are slower then, but
 // no message ever waits for a buffer that another message holds. Thread-safe.
 

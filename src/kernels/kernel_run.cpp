@@ -31,7 +31,7 @@ namespace {
 constexpr uint64_t most_in_queue = 512;
 // The stream is queried only now and then, in case the kernel died.
 constexpr unsigned polls_between_questions = 4096;
-constexpr uint64_t bytes_per_block = 16 << 10;
+constexpr uint64_t bytes_per_block = 16 << 10, most_blocks = 32;
 // For the kernel that moves bytes between layouts; its blocks wait for memory most of the time.
 constexpr unsigned blocks_per_multiprocessor = 8;
 
@@ -97,8 +97,8 @@ KernelContext& context_of(int device) {
 
 // Few enough blocks to leave most of the GPU to others, many enough for the links.
 unsigned blocks_for(uint64_t bytes) {
-  return static_cast<unsigned>(std::clamp<uint64_t>((bytes + bytes_per_block - 1) / bytes_per_block, 1,
-                                                    static_cast<uint64_t>(options().coll_blocks)));
+  return static_cast<unsigned>(
+      std::clamp<uint64_t>((bytes + bytes_per_block - 1) / bytes_per_block, 1, most_blocks));
 }
 
 }  // namespace

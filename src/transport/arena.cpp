@@ -29,8 +29,8 @@ constexpr auto grace = std::chrono::milliseconds(5);
 class HostArena final : public Arena {
  public:
   explicit HostArena(Node& node) {
-    chunk_bytes_ = (options().staging_chunk + 4095) / 4096 * 4096;
-    uint64_t count = options().staging_arena / chunk_bytes_;
+    chunk_bytes_ = (options().pieces("staging") + 4095) / 4096 * 4096;
+    uint64_t count = options().pools("node") / chunk_bytes_;
     if (count == 0) return;
     memory_ = node.memory().create(count * chunk_bytes_);
     if (!memory_.data()) {
@@ -70,7 +70,7 @@ class DeviceArena final : public Arena {
   DeviceArena(int device, char* slab) : device_(device), slab_(slab), context_(device) {
     constexpr uint64_t least = 4096;
     chunk_bytes_ =
-        std::max(least, std::min(options().bounce_chunk, options().buffer_pool / chunks_in_flight));
+        std::max(least, std::min(options().pieces("bounce"), options().pools("device") / chunks_in_flight));
   }
 
   bool has_room(uint64_t bytes) {
@@ -146,7 +146,7 @@ Arena* host_arena(Node& node) {
 
 Arena* device_arena(Node& node, int device, uint64_t bytes) {
   static auto& arenas = *new std::map<int, DeviceArena*>;
-  if (!options().buffer_pool || !export_probe(node, device)) return nullptr;
+  if (!options().pools("device") || !export_probe(node, device)) return nullptr;
   DeviceArena*& opened = arenas[device];
   if (!opened || opened->is_gone())  // who stages in one that is gone still uses it
     opened = new DeviceArena(device, static_cast<char*>(device::pool_slab(device)));
@@ -155,7 +155,7 @@ Arena* device_arena(Node& node, int device, uint64_t bytes) {
 
 bool may_stage(Node& node, int device, uint64_t bytes, Medium medium) {
   return (medium == Medium::device && device_arena(node, device, bytes)) ||
-         options().staging_arena < options().staging_chunk || host_arena(node);
+         options().pools("node") < options().pieces("staging") || host_arena(node);
 }
 
 bool ArenaView::open(Node& node, int owner, const Rendezvous& rendezvous, Medium medium, int* device) {

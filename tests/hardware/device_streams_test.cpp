@@ -50,7 +50,7 @@ class Words {
   Memory memory_;
 };
 
-// Streams without words and streams of the simulated GPU with FAIRLEAD_SIM_WORDS=off.
+// Streams without words and streams of the simulated GPU with FAIRLEAD_SIM_FAULTS=no_words.
 class device_words : public testing::Test {
  protected:
   void SetUp() override {

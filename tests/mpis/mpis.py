@@ -60,7 +60,7 @@ THEMES = [
     ("handles", 3, {}),
     ("datatypes", 2, {}),
     ("random", 4, {}),
-    ("network", 2, {"FAIRLEAD_NODES": "2", "FAIRLEAD_NETWORK_CHUNK": "4k"}),
+    ("network", 2, {"FAIRLEAD_NODES": "2", "FAIRLEAD_PIECES": "network:4k"}),
     ("threads", 2, {"TEST_THREADS": "1"}),
     ("partitioned", 3, {}),
     ("newer", 3, {}),

@@ -20,8 +20,8 @@ using Ints = std::vector<int>;
 // Old host MPIs mix up the blocks where there are several between two ranks; the standard says whose is which
 // since edition 4.0 only. Fairlead asks them where it cannot copy from one device to another.
 bool host_moves_blocks() {
-  return std::getenv("FAIRLEAD_NODES") || std::getenv("FAIRLEAD_IPC") ||
-         std::getenv("FAIRLEAD_SIM_KERNELS") || std::getenv("FAIRLEAD_STREAM_COLLECTIVE_LIMIT");
+  return std::getenv("FAIRLEAD_NODES") || std::getenv("FAIRLEAD_IPC") || std::getenv("FAIRLEAD_SIM_FAULTS") ||
+         std::getenv("FAIRLEAD_STREAM_COLLECTIVE_LIMIT");
 }
 
 // A communicator with a topology, and a stream with one like it.

@@ -381,7 +381,7 @@ RANK_TEST(enqueue, S6_a_rank_is_killed, 2) {
 }
 
 // A transfer between nodes that waits for its stream leaves the turn to others
-// (docs/design/between-nodes.md): the exchanges would otherwise wait for FAIRLEAD_NETWORK_TIMEOUT_US each.
+// (docs/design/between-nodes.md): the exchanges would otherwise wait for FAIRLEAD_EAGER_TIMEOUT_US each.
 RANK_TEST(enqueue, S4_more_messages_wait_for_a_stream_than_run_at_a_time, 2) {
   if (const char* reason = why_not()) return skip(reason);
   const int peer = partner();

@@ -11,6 +11,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -72,7 +73,8 @@ class RestOfDevice {
 class RestOfPageLocked {
  public:
   RestOfPageLocked() {
-    if (host_oracle || getenv("FAIRLEAD_SIM_PINNED") == nullptr) return;
+    const char* limits = getenv("FAIRLEAD_SIM_LIMITS");
+    if (host_oracle || !limits || !std::strstr(limits, "pinned:")) return;
     for (size_t bytes = size_t{1} << 30; bytes > 0;) {
       void* address = nullptr;
       if (fairlead_device_malloc_host(&address, bytes) == FAIRLEAD_DEVICE_SUCCESS)

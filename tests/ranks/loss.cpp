@@ -2,7 +2,7 @@
 //
 // Where no way is left to bring the bytes over, both ends return an error, through the error handler: nothing
 // hangs and nothing is silent. For a simulated GPU whose copies all fail and processes that share no device
-// memory (FAIRLEAD_SIM_COPY_FAIL=1 FAIRLEAD_IPC=off); elsewhere nothing can be lost, and the cases say
+// memory (FAIRLEAD_SIM_FAULTS=copies:1 FAIRLEAD_IPC=off); elsewhere nothing can be lost, and the cases say
 // nothing.
 
 #include <cstdlib>
@@ -23,7 +23,7 @@ bool is(const char* variable, const char* value) {
 }
 
 bool all_copies_fail() {
-  return is("FAIRLEAD_SIM_COPY_FAIL", "1") && is("FAIRLEAD_IPC", "off");
+  return is("FAIRLEAD_SIM_FAULTS", "copies:1") && is("FAIRLEAD_IPC", "off");
 }
 
 // Device memory that is not written to: that would fail as well.

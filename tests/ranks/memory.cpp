@@ -99,7 +99,7 @@ RANK_TEST(memory, M12_changing_kinds_of_memory, 2) {
 RANK_TEST(memory, M12_more_live_allocations_than_mappings_are_kept, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
-  constexpr int allocations = 300, visits = 900;  // FAIRLEAD_IPC_CACHE is 256 by default
+  constexpr int allocations = 300, visits = 900;  // 256 mappings are kept by default (FAIRLEAD_POOLS)
   constexpr size_t bytes = 70000;
   std::mt19937 random(static_cast<unsigned>(options.seed));
   std::vector<Memory> live;

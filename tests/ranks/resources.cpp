@@ -181,11 +181,11 @@ RANK_TEST(resources, M13_a_message_is_received_after_its_sender_has_left, 2) {
   }
 }
 
-// Where only an arena of 64 KiB was to be had (FAIRLEAD_IPC=off FAIRLEAD_STAGING_ARENA=64k
-// FAIRLEAD_STAGING_CHUNK=4k), a longer message finds no place to stay in while its sender is in a barrier.
+// Where only an arena of 64 KiB was to be had (FAIRLEAD_IPC=off FAIRLEAD_POOLS=node:64k
+// FAIRLEAD_PIECES=staging:4k), a longer message finds no place to stay in while its sender is in a barrier.
 RANK_TEST(resources, M13_a_message_that_is_given_up_is_an_error_on_both_sides, 2) {
   const int peer = partner(), count = static_cast<int>(largest);
-  if (peer == MPI_PROC_NULL || setting("FAIRLEAD_STAGING_ARENA") != "64k") return;
+  if (peer == MPI_PROC_NULL || setting("FAIRLEAD_POOLS") != "node:64k") return;
   Memory out(Place::device, largest), in(Place::device, largest);
   exchange(out, in, 4096);
   MPI_Request request = MPI_REQUEST_NULL;
@@ -227,7 +227,7 @@ RANK_TEST(resources, M13_a_collective_ends_if_one_rank_has_no_memory, 2) {
   const bool lacks = setting("TEST_LACKS") == "space" && lacks_on(rank);
   for (const Form form : {Form::blocking, Form::nonblocking, Form::persistent}) {
     const bool persistent = form == Form::persistent;
-    if (persistent && (!bcast_init || setting("FAIRLEAD_COLL_SEGMENT") != "1g")) continue;
+    if (persistent && (!bcast_init || setting("FAIRLEAD_PIECES") != "collective:1g")) continue;
     Memory block(lacks || persistent ? Place::device : Place::host, bytes);
     MPI_Request request = MPI_REQUEST_NULL;
     if (persistent) MUST(bcast_init(block, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request));

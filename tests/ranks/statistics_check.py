@@ -110,7 +110,7 @@ def check_table(stderr):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "statistics.json")
-        result = subprocess.run(sys.argv[1:], env=dict(os.environ, FAIRLEAD_STATS="on", FAIRLEAD_STATS_FILE=path),
+        result = subprocess.run(sys.argv[1:], env=dict(os.environ, FAIRLEAD_STATS=f"on,{path}"),
                                 text=True, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=float(os.environ["TEST_TIMEOUT"]))
         sys.stderr.write(result.stderr)
         expect("exit code", result.returncode, 0)

@@ -35,7 +35,7 @@ QUESTIONS = {
     "fairlead run -n 2 ./program --pro": [],  # the program's
     "fairlead run -n 2 ./program my": ["my.json"],
     "fairlead run -n 2 fairlead bench bw --vi": ["--via", "--visible"],
-    "fairlead doctor options FAIRLEAD_IPC": ["FAIRLEAD_IPC", "FAIRLEAD_IPC_CACHE"],
+    "fairlead doctor options FAIRLEAD_IP": ["FAIRLEAD_IPC"],
     "fairlead options --j": ["--json"],
     "fairlead doctor --from f": ["folder"],
 }

@@ -681,7 +681,7 @@ class Live(ToolTest):
         abi = next(filter(has_library, MPIS), None)
         if not abi:
             self.skipTest("no library")
-        code, report, checks = examined(example(abi), "--sim", 2, FAIRLEAD_SIM_IPC="no_import")
+        code, report, checks = examined(example(abi), "--sim", 2, FAIRLEAD_SIM_FAULTS="no_import")
         self.assertEqual(checks["live.ipc"]["verdict"], "warn")
         self.assertIn("cannot be mapped", checks["live.ipc"]["fact"])
         self.assertEqual(checks["live.send"]["verdict"], "warn")

@@ -96,7 +96,7 @@ class Pairs(ToolTest):
                 self.assertTrue(any(re.match(r"1 4096 ", line) for line in lines))
 
     def test_non_positive_count_is_the_default(self):
-        result = fairlead("bench", "pairs", "-n", 2, "--no-preload", 0, "d", FAIRLEAD_SIM_MEMORY="1g")
+        result = fairlead("bench", "pairs", "-n", 2, "--no-preload", 0, "d", FAIRLEAD_SIM_LIMITS="memory:1g")
         self.assertEqual(result.returncode, 2)
         self.assertIn("COUNT 134217728", result.stderr)
 

@@ -439,14 +439,11 @@ class Refusals(PlotTest):
                 self.assertIn(text, result.stderr)
         self.assertFalse(os.path.exists(self.file("a.svg")))
 
-    def test_bars_and_goals_are_not_for_terminals(self):
+    def test_bars_are_not_for_terminals(self):
         times = {"latency_us": {"mean": 1, "min": 1, "max": 1}}
         halo = self.file("halo.json", json.dumps({"benchmark": "halo", "results": [{"face": "i", "bytes": 8, **times}]}))
-        goals = self.file("goals.json", json.dumps({"series": [], "goals": [{"margin": 1}]}))
         if path_to("plotext"):
             self.refuses("plot", halo, "--terminal", PATH=path_to("plotext"), says=["face", ".svg"])
-        self.refuses("plot", goals, "-o", self.file("a.html"), says=".png, .svg or .pdf")
-        self.refuses("plot", goals, goals, "-o", self.file("a.svg"), says="bench/compare")
 
     def test_a_part_of_a_trace(self):
         path = self.file("trace.json", json.dumps(trace()))

@@ -44,8 +44,7 @@ class DryRun(ToolTest):
             line = " ".join(self.words("-n", 1, "--stats", "--stats-file", "a.json", "--trace", "b.json", "--progress", 9,
                                        example(abi), preload=()))
             self.assertRegex(line, "FAIRLEAD_PROGRESS_S[ =]9")
-            self.assertRegex(line, "FAIRLEAD_STATS[ =]on")
-            self.assertRegex(line, f"FAIRLEAD_STATS_FILE[ =]{os.path.abspath('a.json')}")
+            self.assertRegex(line, f"FAIRLEAD_STATS[ =]on,{os.path.abspath('a.json')}")
             self.assertRegex(line, f"FAIRLEAD_TRACE[ =]{os.path.abspath('b.json')}")
             self.assertNotRegex(" ".join(self.words("-n", 1, example(abi))), "FAIRLEAD_(STATS|TRACE)")
 
@@ -439,7 +438,7 @@ for i in $(seq 0 $((n - 1))); do SLURM_PROCID=$i SLURM_LOCALID=$i "$@" || exit; 
             self.assertRegex(line, r"^fairlead 0:00:0\d rank 0 of 2: \d+ MPI calls \(\+\d+\), 0 B of device messages")
 
     def test_a_file_that_cannot_be_written_is_told_when_the_job_starts(self):
-        variables = {"FAIRLEAD_TRACE": "/no/such/trace.json", "FAIRLEAD_STATS_FILE": "/no/such/stats.json"}
+        variables = {"FAIRLEAD_TRACE": "/no/such/trace.json", "FAIRLEAD_STATS": "/no/such/stats.json"}
         for abi in filter(has_library, MPIS):
             with self.subTest(abi=abi):
                 result = self.succeeds("run", "-n", 2, "--sim", 2, example(abi), 1000, **variables)
@@ -455,7 +454,7 @@ for i in $(seq 0 $((n - 1))); do SLURM_PROCID=$i SLURM_LOCALID=$i "$@" || exit; 
                 for option in "--trace", "--stats-file", "--json":
                     self.refuses("run", "-n", 2, option, pipe, example(abi), says=[option, f"cannot write {pipe}"])
                 result = self.succeeds("run", "-n", 2, "--sim", 2, example(abi), 1000,
-                                       FAIRLEAD_TRACE=pipe, FAIRLEAD_STATS_FILE=pipe)
+                                       FAIRLEAD_TRACE=pipe, FAIRLEAD_STATS=pipe)
                 for what in "trace", "statistics":
                     self.assertIn(f"the {what} cannot be written to {pipe}, as things are now: it is no regular file",
                                   result.stderr)

@@ -33,7 +33,7 @@ TEST(no_code, each_gpu_is_named_once_with_the_reason) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(count(said, "runs no kernels of Fairlead"), 2u) << said;
   EXPECT_EQ(count(said, "warn GPU 1, "), 1u) << said;
-  EXPECT_EQ(count(said, "through host memory (FAIRLEAD_SIM_KERNELS is off)"), 2u) << said;
+  EXPECT_EQ(count(said, "through host memory (FAIRLEAD_SIM_FAULTS has no_kernels)"), 2u) << said;
 }
 
 // On a HIP that loads nothing (tests/tools/fake_hip.cpp): the targets are those that the kernel tells of the

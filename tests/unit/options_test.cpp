@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 namespace fairlead {
@@ -37,43 +38,47 @@ TEST(Options, defaults_are_silent) {
 }
 
 TEST(Options, values_are_taken_with_their_origin) {
-  std::string text =
-      printed_with("FAIRLEAD_DEVICE=SIM FAIRLEAD_SIM_DEVICES=4 FAIRLEAD_IPC=no FAIRLEAD_SIM_MEMORY=512M");
+  std::string text = printed_with(
+      "FAIRLEAD_DEVICE=SIM FAIRLEAD_SIM_DEVICES=4 FAIRLEAD_IPC=no FAIRLEAD_SIM_LIMITS=memory:512M");
   EXPECT_TRUE(silent(text));
   EXPECT_TRUE(has(text, "sim_devices=4 (FAIRLEAD_SIM_DEVICES)"));
   EXPECT_TRUE(has(text, "ipc=no (FAIRLEAD_IPC)"));
   EXPECT_TRUE(has(text, "provider sim"));
 }
 
-TEST(Options, former_names_are_taken_with_a_warning_that_names_the_new_one) {
-  std::string text = printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_PATIENCE_US=7");
-  EXPECT_TRUE(has(text, "eager_timeout_us=7 (FAIRLEAD_PATIENCE_US)"));
-  EXPECT_TRUE(has(text, "FAIRLEAD_PATIENCE_US is now FAIRLEAD_EAGER_TIMEOUT_US"));
-  EXPECT_FALSE(has(text, "unknown option"));
-  text = printed_with("FAIRLEAD_DEVICE=sim FAIRLEAD_COLL_LATE_S=7 FAIRLEAD_STALL_REPORT_S=8");
-  EXPECT_TRUE(has(text, "stall_report_s=8 (FAIRLEAD_STALL_REPORT_S)"));
-  EXPECT_TRUE(has(text, "FAIRLEAD_COLL_LATE_S is now FAIRLEAD_STALL_REPORT_S"));
-}
-
 TEST(Options, wrong_values_are_reported_with_what_is_accepted_and_not_used) {
   std::string text = printed_with(
       "FAIRLEAD_DEVICE=sim FAIRLEAD_SIM_DEVICES=0 FAIRLEAD_IPC=maybe FAIRLEAD_EAGER_LIMIT=64q "
-      "FAIRLEAD_EAGER_TIMEOUT_US=soon FAIRLEAD_SIM_IPC=broken FAIRLEAD_STAGING_CHUNK=1k");
+      "FAIRLEAD_EAGER_TIMEOUT_US=soon FAIRLEAD_BAR=broken");
   EXPECT_TRUE(
       has(text, "FAIRLEAD_SIM_DEVICES=0 is not understood (accepted: a whole number, 1..64); using 1"));
   EXPECT_TRUE(
       has(text, "FAIRLEAD_IPC=maybe is not understood (accepted: on, off, yes, no, true, false, 1, 0)"));
   EXPECT_TRUE(has(text, "FAIRLEAD_EAGER_LIMIT=64q is not understood (accepted: a size in bytes"));
   EXPECT_TRUE(has(text, "FAIRLEAD_EAGER_TIMEOUT_US=soon is not understood (accepted: a whole number"));
-  EXPECT_TRUE(has(text,
-                  "FAIRLEAD_SIM_IPC=broken is not understood (accepted: on, no_export, no_import, corrupt, "
-                  "corrupt_peers)"));
-  EXPECT_TRUE(
-      has(text,
-          "FAIRLEAD_STAGING_CHUNK=1k is not understood (accepted: a size in bytes such as 4096, 64k, 1m, "
-          "2g, 4k..1g); using 2m"));
+  EXPECT_TRUE(has(text, "FAIRLEAD_BAR=broken is not understood (accepted: auto, on, off)"));
   EXPECT_TRUE(has(text, "sim_devices=1 (default)"));
-  EXPECT_TRUE(has(text, "staging_chunk=2m (default)"));
+  EXPECT_TRUE(has(text, "eager_limit=64k (default)"));
+}
+
+TEST(Options, numbers_have_names_and_those_not_given_keep_their_default) {
+  for (const char* right : {"node:0", "NODE:1M,device:2k", "mappings:4,host:1g,node:3,device:0"})
+    EXPECT_TRUE(silent(printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_POOLS=") + right))) << right;
+  for (const char* wrong :
+       {"", "off", "node", "node:", "node:x", "nodes:1", "node:1,", "node:1;host:2", "node:9999g"})
+    EXPECT_TRUE(
+          has(printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_POOLS='") + wrong + "'"),
+              std::string("FAIRLEAD_POOLS=") + wrong +
+                  " is not understood (accepted: any of device, host, mappings, node, each NAME:NUMBER "
+                  "with 0..1024g, separated by commas); using device:64m,"))
+          << wrong;
+  setenv("FAIRLEAD_POOLS", "node:1m", 1);
+  setenv("FAIRLEAD_SIM_FAULTS", "no_words,copies:7", 1);
+  EXPECT_EQ(options().pools("node"), uint64_t{1} << 20);
+  EXPECT_EQ(options().pools("mappings"), 256u);
+  EXPECT_EQ(options().sim_faults("no_words"), 1u);
+  EXPECT_EQ(options().sim_faults("copies"), 7u);
+  EXPECT_EQ(options().sim_faults("puts"), 0u);
 }
 
 TEST(Options, lists_take_any_of_their_words) {

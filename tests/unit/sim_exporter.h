@@ -27,7 +27,7 @@ class SimIpc : public SimTest {
       dup2(commands[0], STDIN_FILENO);
       dup2(answers[1], STDOUT_FILENO);
       for (int fd : {commands[0], commands[1], answers[0], answers[1]}) close(fd);
-      unsetenv("FAIRLEAD_SIM_IPC");
+      unsetenv("FAIRLEAD_SIM_FAULTS");
       execl(EXPORTER, EXPORTER, nullptr);
       _exit(127);
     }

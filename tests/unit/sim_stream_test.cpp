@@ -224,7 +224,7 @@ TEST_F(SimStream, needs_failing_copies_every_third_fails_once_and_moves_nothing)
     ASSERT_EQ(gpu.record_event(later, on), Error::none);
     if (round == 0) {
       EXPECT_EQ(gpu.synchronize_stream(on), Error::failed);
-      EXPECT_NE(strstr(gpu.error_text(), "FAIRLEAD_SIM_COPY_FAIL"), nullptr) << gpu.error_text();
+      EXPECT_NE(strstr(gpu.error_text(), "FAIRLEAD_SIM_FAULTS"), nullptr) << gpu.error_text();
     } else {
       while (gpu.query_event(later) == Error::not_ready) std::this_thread::yield();
     }

@@ -152,7 +152,7 @@ Finding memory(const Machine& machine) {
   // A rank pins 64 MiB for staging, and as much for the network.
   if (bytes < 1ull << 30)
     return warn(fact + ": little for page-locked buffers of several ranks",
-                "ask the scheduler for more, or lower FAIRLEAD_STAGING_ARENA and FAIRLEAD_NETWORK_MEMORY");
+                "ask the scheduler for more, or lower FAIRLEAD_POOLS");
   return ok(fact);
 }
 

@@ -45,7 +45,7 @@ constexpr const char* how_they_are_read =
 constexpr const char* how_they_are_written =
     "Sizes are in bytes: 64k is 64 KiB, 1m 1 MiB, 2g 2 GiB.\n"
     "1..64 means from 1 to 64.\n"
-    "A meaning names other options in short: coll_nodes_from is FAIRLEAD_COLL_NODES_FROM.\n";
+    "A meaning names other options in short: eager_limit is FAIRLEAD_EAGER_LIMIT.\n";
 
 constexpr const char* not_of_the_library =
     "`FAIRLEAD_HOME` names the tree in which the tool `fairlead` looks for its libraries and "

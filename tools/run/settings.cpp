@@ -78,8 +78,10 @@ std::map<std::string, std::string> to_variables(const Settings& settings) {
     variables["FAIRLEAD_DEVICE"] = "sim";
     variables["FAIRLEAD_SIM_DEVICES"] = std::to_string(settings.sim);
   }
-  if (settings.stats) variables["FAIRLEAD_STATS"] = "on";
-  if (!settings.stats_file.empty()) variables["FAIRLEAD_STATS_FILE"] = absolute(settings.stats_file);
+  std::string& statistics = variables["FAIRLEAD_STATS"];
+  if (settings.stats) statistics = "on";
+  if (!settings.stats_file.empty()) statistics += (settings.stats ? "," : "") + absolute(settings.stats_file);
+  if (statistics.empty()) variables.erase("FAIRLEAD_STATS");
   if (!settings.trace.empty()) variables["FAIRLEAD_TRACE"] = absolute(settings.trace);
   if (settings.progress_s > 0) variables["FAIRLEAD_PROGRESS_S"] = std::to_string(settings.progress_s);
   if (!settings.memory_alloc_kinds.empty())

@@ -132,7 +132,7 @@ bool connected(int device, int peer) {
     if ((one == device && other == peer) || (one == peer && other == device)) return false;
     pairs += length + (pairs[length] == ',');
   }
-  return options().sim_peer;
+  return !options().sim_faults("no_peers");
 }
 
 Error Memory::ipc_import(int device, const IpcHandle& handle, int file, void** base) {
@@ -148,8 +148,8 @@ Error Memory::ipc_import(int device, const IpcHandle& handle, int file, void** b
     return fail(Error::peer_unavailable, "device %d cannot reach device %d, where the memory is", device,
                 owner);
 
-  const std::string& fault = options().sim_ipc;
-  bool corrupt = fault == "corrupt" || (fault == "corrupt_peers" && owner != device);
+  const Options::numbers& faults = options().sim_faults;
+  const bool corrupt = faults("corrupt") || (faults("corrupt_peers") && owner != device);
   auto pages = [](uint64_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); };
   auto block = std::make_shared<Block>();
   block->kind = MemoryKind::device;

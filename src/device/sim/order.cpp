@@ -114,12 +114,12 @@ Error Simulator::order_with_default(const QueueRef& queue) {
 // ---- Words and host functions --------------------------------------------------------------------------
 
 bool Simulator::has_word_operations(int device) {
-  return valid(device) && options().sim_words;
+  return valid(device) && !options().sim_faults("no_words");
 }
 
 Error Simulator::find_word(Stream stream, const void* address, QueueRef* queue, End* word) {
   if (Error error = find_queue(stream, queue); error != Error::none) return error;
-  if (!options().sim_words) return fail(Error::not_supported, "FAIRLEAD_SIM_WORDS is off");
+  if (options().sim_faults("no_words")) return fail(Error::not_supported, "FAIRLEAD_SIM_FAULTS has no_words");
   if (reinterpret_cast<uintptr_t>(address) % sizeof(uint32_t))
     return fail(Error::invalid_value, "%p is not aligned to four bytes", address);
   if (Error error = resolve(address, sizeof(uint32_t), word); error != Error::none) return error;

@@ -40,7 +40,8 @@ uint64_t node_hash() {
 }  // namespace
 
 Simulator::Simulator(bool as_cuda)
-    : has_copy_queues_(as_cuda), memory_(options().sim_memory, options().sim_pinned, as_cuda) {
+    : has_copy_queues_(as_cuda),
+      memory_(options().sim_limits("memory"), options().sim_limits("pinned"), as_cuda) {
   pthread_atfork(nullptr, nullptr, [] { forked_after_use_ = used_.load(); });
 }
 
@@ -220,18 +221,18 @@ void* Simulator::cpu_mapping(const void* address, size_t bytes) {
 
 Error Simulator::ipc_export(const void* base, IpcHandle* handle, int* file) {
   if (Error error = begin(); error != Error::none) return error;
-  if (options().sim_ipc == "no_export")
-    return fail(Error::not_supported, "simulated fault: exports are refused (FAIRLEAD_SIM_IPC)");
+  if (options().sim_faults("no_export"))
+    return fail(Error::not_supported, "simulated fault: exports are refused (FAIRLEAD_SIM_FAULTS)");
   return memory_.ipc_export(base, handle, file);
 }
 
 Error Simulator::ipc_import(int device, const IpcHandle& handle, int file, void** base) {
   if (Error error = begin(device); error != Error::none) return error;
   if (Error error = begin_unsafe(); error != Error::none) return error;
-  if (options().sim_ipc == "no_import")
-    return fail(Error::not_supported, "simulated fault: imports are refused (FAIRLEAD_SIM_IPC)");
-  if (uint64_t number = number_of_failing(imports_, options().sim_ipc_fail))
-    return fail(Error::failed, "simulated fault: import %llu failed (FAIRLEAD_SIM_IPC_FAIL)",
+  if (options().sim_faults("no_import"))
+    return fail(Error::not_supported, "simulated fault: imports are refused (FAIRLEAD_SIM_FAULTS)");
+  if (uint64_t number = number_of_failing(imports_, options().sim_faults("imports")))
+    return fail(Error::failed, "simulated fault: import %llu failed (FAIRLEAD_SIM_FAULTS)",
                 static_cast<unsigned long long>(number));
   return memory_.ipc_import(device, handle, file, base);
 }

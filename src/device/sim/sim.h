@@ -42,9 +42,9 @@ Failure failure_of(std::string text);
 Failure freed_in_flight(const BlockRef& block);
 
 // Every n-th of some events fails, none if n is 0: the number of this one if it does, else 0.
-inline uint64_t number_of_failing(std::atomic<uint64_t>& events, int64_t n) {
+inline uint64_t number_of_failing(std::atomic<uint64_t>& events, uint64_t n) {
   const uint64_t number = ++events;
-  return n > 0 && number % static_cast<uint64_t>(n) == 0 ? number : 0;
+  return n > 0 && number % n == 0 ? number : 0;
 }
 
 // The arguments of a launch, copied at submission; pointers are translated to aliases.

@@ -56,7 +56,8 @@ void WorkQueue::enqueue(Work work) {
 }
 
 bool WorkQueue::has_room(size_t work) const {
-  return capture_ || work_.empty() || work_.size() + work <= static_cast<size_t>(options().sim_queue);
+  return capture_ || work_.empty() ||
+         work_.size() + work <= std::max<uint64_t>(options().sim_limits("queue"), 100);
 }
 
 void WorkQueue::wait_for_room(size_t work, std::mutex& meanwhile) {

@@ -206,13 +206,12 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
     await_earlier_work(*queue, place_of(target, source, *queue));
 
   auto copy = [this, target, source, span = Span{width, height, to_pitch, from_pitch}]() -> Failure {
-    sleep_us(options().sim_copy_us);
-    if (uint64_t number = number_of_failing(copies_, options().sim_copy_fail))
-      return failure_of("simulated fault: copy " + std::to_string(number) +
-                        " failed (FAIRLEAD_SIM_COPY_FAIL)");
+    sleep_us(static_cast<int64_t>(options().sim_faults("copy_us")));
+    if (uint64_t number = number_of_failing(copies_, options().sim_faults("copies")))
+      return failure_of("simulated fault: copy " + std::to_string(number) + " failed (FAIRLEAD_SIM_FAULTS)");
     const bool puts = target.block && target.block->imported;
-    if (uint64_t number = puts ? number_of_failing(puts_, options().sim_put_fail) : 0)
-      return failure_of("simulated fault: put " + std::to_string(number) + " failed (FAIRLEAD_SIM_PUT_FAIL)");
+    if (uint64_t number = puts ? number_of_failing(puts_, options().sim_faults("puts")) : 0)
+      return failure_of("simulated fault: put " + std::to_string(number) + " failed (FAIRLEAD_SIM_FAULTS)");
     for (const BlockRef& block : {target.block, source.block})
       if (block && !block->live) return freed_in_flight(block);
     for (size_t row = 0; row < span.height; ++row)
@@ -326,7 +325,8 @@ Error Simulator::find_kernel(int device, const CodeImage* images, size_t count, 
                              Kernel* kernel) {
   if (Error error = begin(device); error != Error::none) return error;
   if (Error error = begin_unsafe(); error != Error::none) return error;
-  if (!options().sim_kernels) return fail(Error::not_supported, "FAIRLEAD_SIM_KERNELS is off");
+  if (options().sim_faults("no_kernels"))
+    return fail(Error::not_supported, "FAIRLEAD_SIM_FAULTS has no_kernels");
   for (size_t i = 0; i < count; ++i) {
     if (strcmp(images[i].target, "cpu") != 0) continue;
     auto* found = *reinterpret_cast<const fairlead_cpu_kernel* const*>(images[i].bytes);

@@ -26,7 +26,7 @@ constexpr size_t pieces_at_once = 2;  // one in the host MPI, one that is copied
 // Longer than the chunks of messages: the host MPI does more in a call on a file than in one on a message.
 // Its count is an int.
 uint64_t longest_piece() {
-  return std::min(4 * options().network_chunk, uint64_t{1} << 30);
+  return std::min(4 * options().pieces("network"), uint64_t{1} << 30);
 }
 
 struct Piece {

@@ -49,10 +49,32 @@ const char* name_of(int function) {
   return to_string(static_cast<Function>(function));
 }
 
+// Of each rank: 40 MiB, which grow with use.
+constexpr uint64_t events_of_a_trace = uint64_t{1} << 20;
+
+// Where FAIRLEAD_STATS wants the report: "on", a file's name, or both.
+struct StatisticsTo {
+  bool table = false;
+  std::string file;  // "": none
+
+  explicit StatisticsTo(const std::string& asked) {
+    const size_t comma = asked.find(',');
+    if (parse_boolean(asked.substr(0, comma), &table).empty())
+      file = comma == std::string::npos ? "" : asked.substr(comma + 1);
+    else if (asked.find_first_of("./") != std::string::npos)
+      file = asked;
+    else
+      log_line(LogLevel::warn,
+               "FAIRLEAD_STATS=%s is not understood (accepted: on, off, a file such as stats.json, or "
+               "on,FILE); using off",
+               asked.c_str());
+  }
+};
+
 Wanted asked_for() {
   if (!options().enabled) return {};
-  return {options().stats || options().stats_file != "off", options().trace != "off",
-          options().ranges != "off"};
+  const StatisticsTo statistics(options().stats);
+  return {statistics.table || !statistics.file.empty(), options().trace != "off", options().ranges != "off"};
 }
 
 double seconds_since_start() {
@@ -207,8 +229,9 @@ void leave_out_failed() {
 void finish_statistics() {
   Report report = report_of_the_job();
   if (own_rank != 0) return;
-  if (options().stats) print(as_table(report, name_of));
-  if (options().stats_file != "off") write_statistics(options().stats_file, report);
+  const StatisticsTo to(options().stats);
+  if (to.table) print(as_table(report, name_of));
+  if (!to.file.empty()) write_statistics(to.file, report);
 }
 
 void finish_trace() {
@@ -230,12 +253,13 @@ void start_observing() {
   const bool progress = options().enabled && own_rank == 0 && options().progress_s > 0;
   if (!together && !progress) return;
   if (together) adopt(real.Comm_dup(MPI_COMM_WORLD, &observer_comm), &observer_comm);
-  if (own_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", options().stats_file);
+  if (own_rank == 0 && wanted.statistics)
+    warn_if_unwritable("statistics", StatisticsTo(options().stats).file);
   if (own_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
   if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
   // A rank whose own options request no ranges, unlike rank 0's, uses "auto".
   if (wanted.ranges) observe::open_ranges(options().ranges == "off" ? "auto" : options().ranges.c_str());
-  if (wanted.trace) observe::open_trace(static_cast<uint64_t>(options().trace_events), own_rank);
+  if (wanted.trace) observe::open_trace(events_of_a_trace, own_rank);
   observe::open(functions, name_of);
   if (wanted.statistics) observe::start_listening(print_own_report);
   if (progress) observe::start_ticking(static_cast<int>(options().progress_s), print_progress);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Combines what the ranks recorded into one report and one trace of the job: FAIRLEAD_STATS,
-// FAIRLEAD_STATS_FILE and FAIRLEAD_TRACE. start_observing() and stop_observing() are collective over
+// FAIRLEAD_TRACE. start_observing() and stop_observing() are collective over
 // MPI_COMM_WORLD and call only the host MPI.
 
 #pragma once

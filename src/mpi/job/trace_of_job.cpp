@@ -145,9 +145,7 @@ void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock
   else
     log_line(LogLevel::warn, "the trace cannot be written to %s: %s", path, why.c_str());
   if (dropped_by_all > 0)
-    log_line(LogLevel::warn,
-             "the trace lacks %llu events; set FAIRLEAD_TRACE_EVENTS to more than a rank has, or trace less "
-             "of the job",
+    log_line(LogLevel::warn, "the trace lacks %llu events, the last ones; trace a shorter run of the job",
              static_cast<unsigned long long>(dropped_by_all));
 }
 

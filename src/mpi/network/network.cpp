@@ -121,7 +121,8 @@ bool exists() {
 }
 
 uint64_t chunk_bytes() {
-  return std::min(options().network_chunk, largest_chunk);
+  static const uint64_t chunk = std::min(options().pieces("network"), largest_chunk);
+  return chunk;
 }
 
 uint64_t smallest_chunk() {
@@ -151,9 +152,13 @@ void note_progress(Direction direction, int peer) {
   last_progress[{direction, peer}] = std::chrono::steady_clock::now();
 }
 
+std::chrono::microseconds timeout() {
+  return std::chrono::microseconds(100 * options().eager_timeout_us);
+}
+
 bool timed_out(Direction direction, int peer, Time waiting_since) {
   Time since = std::max(waiting_since, last_progress[{direction, peer}]);
-  return std::chrono::steady_clock::now() - since > std::chrono::microseconds(options().network_timeout_us);
+  return std::chrono::steady_clock::now() - since > timeout();
 }
 
 Turn::Turn(Direction direction, int peer)

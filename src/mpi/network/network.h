@@ -83,6 +83,9 @@ enum class Direction { sending, receiving };
 // Call when a pipelined transfer to or from this rank has made progress: the timeout of all transfers between
 // the two ranks in this direction starts again.
 void note_progress(Direction direction, int peer);
+// How long a pipelined send that the program waits for leaves its bytes in device memory while the receiver
+// takes none.
+std::chrono::microseconds timeout();
 bool timed_out(Direction direction, int peer, Time waiting_since);
 
 // Pipelined transfers between two ranks take turns in the order of their start: many at once would share the

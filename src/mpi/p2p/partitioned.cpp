@@ -450,8 +450,7 @@ int create(MPI_Request request, MPIX_Prequest* prequest) {
   if (const std::string why = why_no_progress_thread(); !why.empty())
     return refuse(name, why, operation->comm());
   std::shared_ptr<PartitionWords> words = PartitionWords::make(operation->partitions());
-  if (!words)
-    return refuse(name, "no page-locked memory is left for it (FAIRLEAD_NETWORK_MEMORY)", operation->comm());
+  if (!words) return refuse(name, "no page-locked memory is left for it (FAIRLEAD_POOLS)", operation->comm());
   *prequest = {words->data(), operation->partitions()};
   operation->use(words);
   std::lock_guard lock(prequests.mutex);

@@ -141,8 +141,7 @@ int Receive::start() {
 }
 
 void Receive::offer(const device::Allocation& memory, int sender) {
-  if (!sequence_->program_computes || !layout_.contiguous || native_ || place_.is_anothers() ||
-      bytes() == 0 || bytes() < options().put_from)
+  if (!sequence_->program_computes || !layout_.contiguous || native_ || place_.is_anothers() || bytes() == 0)
     return;
   node::Node& node = *engine().node();
   const int node_rank = node.node_rank_of_world(sender);

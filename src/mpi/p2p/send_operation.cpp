@@ -118,8 +118,7 @@ bool Send::rendezvous(int receiver, const packing::View& view, const device::All
   rendezvous_ = p2p::RendezvousSend::open(
       *engine().node(), receiver,
       {view, bytes, static_cast<char*>(buffer_.address) + layout_.first, static_cast<uint64_t>(layout_.span)},
-      allocation, early() ? Bytes::to_come : Bytes::present,
-      bytes >= options().put_from && !buffer_at_once_ ? key : p2p::MessageKey());
+      allocation, early() ? Bytes::to_come : Bytes::present, buffer_at_once_ ? p2p::MessageKey() : key);
   if (!rendezvous_) return false;
   if (buffer_at_once_) {
     rendezvous_->buffer(p2p::Need::required);
@@ -273,8 +272,7 @@ bool Send::receive_has_started() {
   const auto now = std::chrono::steady_clock::now();
   if (matched_since_ == never) matched_since_ = now;
   constexpr std::chrono::microseconds shortest{2000};
-  if (now - matched_since_ < std::max(shortest, std::chrono::microseconds(options().network_timeout_us)))
-    return false;
+  if (now - matched_since_ < std::max(shortest, network::timeout())) return false;
   return !network::is_only_probed(pipeline_->receiver(), pipeline_->rts().number);
 }
 

@@ -21,7 +21,7 @@ from failure import Failure, cannot_run, problem, say, usage
 from files import opened, opening, write
 from page import as_page
 from picture import compose
-from runs import read_goals, read_matrix, read_runs
+from runs import read_matrix, read_runs
 from span import read_span
 
 # How files of each kind begin: one that begins otherwise is somebody's, and not written over.
@@ -95,11 +95,6 @@ def draw_matrix(about, request, kind):
     draw_with("heat_figure", request, kind, matrix.compose(about, request["files"][0], request["quantities"]))
 
 
-def draw_goals(about, request, kind):
-    only_image(request, kind, "goals are", "bench/compare itself prints them")
-    draw_with("goals_figure", request, kind, about)
-
-
 def draw_tallies(about, request, kind):
     alone(request, "holds statistics, which are")
     only_image(request, kind, "statistics are", "`fairlead run --stats` itself prints the tables")
@@ -139,7 +134,7 @@ def main():
         return draw_trace(request, kind)
     if ghost.is_field(request["files"]) or ghost.is_timings(request["files"]):
         return draw_ghost_exchange(request, kind)
-    for read, draw in ((read_matrix, draw_matrix), (read_goals, draw_goals), (tallies.read, draw_tallies)):
+    for read, draw in ((read_matrix, draw_matrix), (tallies.read, draw_tallies)):
         if about := read(request["files"]):
             return draw(about, request, kind)
     picture = compose(*read_runs(request["files"], request["labels"]), request["quantities"])

@@ -102,12 +102,6 @@ def read_matrix(files):
     return read_alone(files, "matrix", lambda about: about.get("benchmark") == "matrix")
 
 
-def read_goals(files):
-    """results.json of bench/compare, where a goal was measured."""
-    return read_alone(files, "bench/compare", lambda about: "series" in about and any(
-        "margin" in goal for goal in about.get("goals", ())))
-
-
 def read_run(file):
     text, about = read_json(file)
     if text.startswith(PAIRS_OPENING):
@@ -124,9 +118,6 @@ def read_run(file):
     if not isinstance(name, str) or name not in BENCHMARKS:
         raise usage(f"{file} holds {'no benchmark' if name is None else f'benchmark {name!r}'}; {ACCEPTED}")
     rows = about.pop("results", None)
-    if name == "pairs":  # as bench/compare keeps them
-        about["header"] = [line.removeprefix("# ") for line in about.get("header", [])]
-        rows = [{"latency_us": row.get("time_us"), "part": row.get("stride"), **row} for row in rows or []]
     if isinstance(rows, list) and name in BENCHMARKS and (names := BENCHMARKS[name].names):  # the place stands for the name
         found = [(row, row.get(BENCHMARKS[name].size)) for row in rows if isinstance(row, dict)]
         rows = [{**row, "bytes": names.index(which) + 1} for row, which in found if which in names]
