@@ -20,7 +20,8 @@ TREE = os.path.realpath(os.environ["FAIRLEAD_TEST_TREE"])
 TOOL = os.path.join(TREE, "bin", "fairlead")
 TIMEOUT = float(os.environ.get("TEST_TIMEOUT", 300))
 PAGES = [os.path.join(ROOT, "README.md"),
-         *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")) + glob.glob(os.path.join(ROOT, "docs", "tutorial", "*.md")))]
+         *sorted(page for page in glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)
+                 if os.path.basename(os.path.dirname(page)) not in ("design", "measurements"))]
 # Before `fairlead`: a prompt, variables, and launchers with their options.
 COMMAND = re.compile(r"(?:\$ )?((?:[A-Z_]+=\S+ +)*)((?:srun|salloc|mpiexec|mpirun) (?:[^|]*? )?)?(?:python -m |\S*/bin/)?fairlead (.*)")
 WITH_PROGRAM = ("run", "exec")

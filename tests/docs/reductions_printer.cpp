@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prints docs/reductions.md: which operation runs on which element on the GPU, by src/kernels/reduce.h.
+// Prints docs/reference/reductions.md: which operation runs on which element on the GPU, by
+// src/kernels/reduce.h.
 
 #include <cstdio>
 

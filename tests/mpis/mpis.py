@@ -88,7 +88,7 @@ class Limit:
     names: str  # a regular expression for names of MPIs
     cases: str  # one for theme.case
     words: str  # for the table
-    anchor: str  # of docs/limits.md, which has the whole story
+    anchor: str  # of docs/use/limits.md, which has the whole story
     runs: bool = True  # false: the cases are left out, because they hang
 
 

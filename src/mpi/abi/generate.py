@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes what follows from the manifest src/mpi/abi/functions.def: the folders
-generated/ of src/mpi and docs/coverage.md.
+generated/ of src/mpi and docs/reference/coverage.md.
 
 The output is committed, so that a build needs no Python. With --check nothing is written; the exit code is
 1 if a file is not what the manifest says. A mistake in the manifest is named by its line; exit code 2.
@@ -598,13 +598,13 @@ Every C function of MPI 4.1 that takes a message buffer, starts or completes an 
 | C | {c} |
 | C, large-count (`_c`) | {large} |
 
-Fortran: {fortran} of the {total} functions do the same in `mpif.h`, `mpi` and `mpi_f08` as in C ([how](fortran.md)); *host* marks those that are left to the host MPI.
+Fortran: {fortran} of the {total} functions do the same in `mpif.h`, `mpi` and `mpi_f08` as in C ([how](../use/fortran.md)); *host* marks those that are left to the host MPI.
 
 A function newer than the host MPI is exported all the same, and returns `MPI_ERR_OTHER` with a line in the log.
 So a program must test for it by `MPI_Get_version()`, not by `dlsym()`.
 
-Besides these functions, Fairlead exports those by which programs ask whether MPI takes device memory: {queries} ([what they answer](programs.md#what-fairlead-answers)).
-It also exports those functions of ULFM that wait for other processes, {failures}; all others of ULFM are passed on ([failed processes](design/host-mpi.md#failed-processes)).
+Besides these functions, Fairlead exports those by which programs ask whether MPI takes device memory: {queries} ([what they answer](../use/programs.md#what-fairlead-answers)).
+It also exports those functions of ULFM that wait for other processes, {failures}; all others of ULFM are passed on ([failed processes](../design/host-mpi.md#failed-processes)).
 With Open MPI, the persistent collectives also have the names of its extension `pcollreq`, `MPIX_Allreduce_init` and so on; Open MPI 4.1 has no others."""
 
 COVERAGE_COLUMNS = """
@@ -643,7 +643,7 @@ def outputs(rows):
         "src/mpi/fortran/generated/fortran.cpp": fortran(forms),
         "src/mpi/job/generated/wrappers.cpp": wrappers(forms),
         "src/mpi/rma/generated/one_sided.cpp": one_sided(forms),
-        "docs/coverage.md": coverage(rows),
+        "docs/reference/coverage.md": coverage(rows),
     }
     return {ROOT / path: "\n".join(lines) + "\n" for path, lines in files.items()}
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What distinguishes the releases of ROCm that the hostile one can play: a row for each. docs/amd.md says
+// What distinguishes the releases of ROCm that the hostile one can play: a row for each. docs/use/amd.md says
 // where it was read. FAIRLEAD_HOSTILE_RELEASE, a definition of the build, chooses the row.
 
 #pragma once
