@@ -167,6 +167,8 @@ class Workflows(unittest.TestCase):
                 self.assertNotIn("secrets.", text(file))
                 for name, job in flow["jobs"].items():
                     self.assertIn("timeout-minutes", job, name)
+                    if "permissions" in job:
+                        self.assertEqual((job["permissions"], job["if"]), ({"contents": "write"}, "github.event_name == 'push'"))
                     for step in job["steps"]:
                         self.assertEqual(("run" in step) + ("uses" in step), 1, step)
                         if "uses" in step:
