@@ -69,3 +69,10 @@ install(FILES README.md CONTRIBUTING.md CHANGELOG.md LICENSE DESTINATION ${CMAKE
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # The sources that the tutorial explains and compiles. Their build is this project's.
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN CMakeLists.txt EXCLUDE)
+
+# --- cmake --build build --target uninstall
+if(NOT SKBUILD AND NOT TARGET uninstall)
+  add_custom_target(uninstall
+    COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake
+    VERBATIM)
+endif()
