@@ -22,7 +22,7 @@ install(DIRECTORY include/fairlead DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT fairlead NAMESPACE fairlead:: FILE fairleadTargets.cmake DESTINATION ${_package_dir})
 configure_package_config_file(cmake/fairleadConfig.cmake.in ${PROJECT_BINARY_DIR}/fairleadConfig.cmake
   INSTALL_DESTINATION ${_package_dir} NO_SET_AND_CHECK_MACRO)
-# docs/stability.md promises this.
+# docs/reference/stability.md promises this.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/fairleadConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/fairleadConfig.cmake ${PROJECT_BINARY_DIR}/fairleadConfigVersion.cmake
               cmake/DeviceCode.cmake src/device/cuda_hip/gpu_targets.def
@@ -68,3 +68,10 @@ install(FILES README.md CONTRIBUTING.md CHANGELOG.md LICENSE DESTINATION ${CMAKE
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # The sources that the tutorial explains and compiles. Their build is this project's.
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN CMakeLists.txt EXCLUDE)
+
+# --- cmake --build build --target uninstall
+if(NOT SKBUILD AND NOT TARGET uninstall)
+  add_custom_target(uninstall
+    COMMAND ${CMAKE_COMMAND} -DMANIFEST=${PROJECT_BINARY_DIR}/install_manifest.txt -P ${PROJECT_SOURCE_DIR}/cmake/uninstall.cmake
+    VERBATIM)
+endif()

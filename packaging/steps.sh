@@ -141,7 +141,7 @@ need_packages() {
     return
   fi
   local remedy="apt-get install $missing"
-  command -v apt-get >/dev/null || remedy="$missing (names as in Debian; see docs/install.md)"
+  command -v apt-get >/dev/null || remedy="$missing (names as in Debian; see docs/use/install.md)"
   if [[ -n $(missing_packages build) ]]; then
     die "packages are missing; install them as root, then call again:
   $remedy"

@@ -26,7 +26,7 @@ const std::vector<Variant>& variants() {
        "an MPI that has MPI 4; this one has MPI " + std::to_string(MPI_VERSION) + "." + std::to_string(MPI_SUBVERSION)},
       {"stream", "enqueued on a GPU stream (Fairlead)", Memory::device, false, stream_exchange, MPI_THREAD_MULTIPLE},
       {"graph", "as stream, captured into graphs; not on AMD GPUs", Memory::device, false, graph, MPI_THREAD_MULTIPLE,
-       "MPI operations in graphs, which cannot be captured on AMD GPUs (docs/streams.md, Limits)"},
+       "MPI operations in graphs, which cannot be captured on AMD GPUs (docs/use/streams.md, Limits)"},
   };
   return all;
 }

@@ -11,7 +11,7 @@
  *
  * This header is for device code in CUDA and HIP sources, for kernels of fairlead/kernel.h, and for host
  * code. It includes no other header. MPIX_Prequest_create() of fairlead/stream.h makes the MPIX_Prequest of a
- * request, which is passed to kernels by value. (docs/streams.md)
+ * request, which is passed to kernels by value. (docs/use/streams.md)
  */
 #ifndef FAIRLEAD_PARTITIONED_H
 #define FAIRLEAD_PARTITIONED_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Marks the phases of a program for the statistics and the trace of Fairlead, and for the profilers of NVIDIA
- * and AMD (docs/statistics.md):
+ * and AMD (docs/tools/statistics.md):
  *
  *     fairlead_phase_begin("halo exchange");
  *     ...

@@ -34,9 +34,9 @@ static inline size_t fairlead_info(char* text, size_t bytes) {
   return fairlead_query("fairlead_info", text, bytes);
 }
 
-/* The statistics of docs/statistics.md for this process so far. Traffic (way, messages, bytes) and fallbacks
- * (reason, count) are always counted; messages, calls and phases only if FAIRLEAD_STATS or a similar option
- * is on. */
+/* The statistics of docs/tools/statistics.md for this process so far. Traffic (way, messages, bytes) and
+ * fallbacks (reason, count) are always counted; messages, calls and phases only if FAIRLEAD_STATS or a
+ * similar option is on. */
 static inline size_t fairlead_statistics(char* text, size_t bytes) {
   return fairlead_query("fairlead_statistics", text, bytes);
 }

@@ -59,7 +59,7 @@ static inline void fairlead_stream_call(const char* name) {
 }
 
 /* Sets CUDA_MODULE_LOADING=EAGER, unless it is set, before the program uses the GPU: the driver otherwise
- * loads each kernel at its first launch, which ends only when all streams are idle. (docs/streams.md,
+ * loads each kernel at its first launch, which ends only when all streams are idle. (docs/use/streams.md,
  * "Limits") */
 __attribute__((constructor(101), used)) static void fairlead_stream_program(void) {
   fairlead_stream_call("fairlead_prepare_streams");

@@ -106,7 +106,7 @@ def info() -> Info:
 @contextlib.contextmanager
 def phase(name: str) -> Iterator[None]:
     """Marks a part of the program, as a context or a decorator: its time appears in statistics and traces, and as a
-    range in the profilers of NVIDIA and AMD (docs/statistics.md). Phases nest, and each thread has its own; a coroutine
+    range in the profilers of NVIDIA and AMD (docs/tools/statistics.md). Phases nest, and each thread has its own; a coroutine
     must not wait inside one, since others of its thread would run inside, too. Where Fairlead is not loaded, nothing
     happens. Raises TypeError for a name that is no text.
     """

@@ -20,7 +20,7 @@ communicator is one of mpi4py, with all its other methods. Messages are what mpi
 and what it refuses raises the same class of error; buffers belong to the operation until the stream has passed it. MPI must have been initialised with MPI.THREAD_MULTIPLE, mpi4py's default.
 Use each kernel once before it comes behind an enqueued operation: CuPy loads it at its first use, which waits for all
 streams. Errors of operations are raised by the next call on the communicator (MPI.Exception). The functions are those of
-include/fairlead/stream.h; docs/streams.md explains them.
+include/fairlead/stream.h; docs/use/streams.md explains them.
 """
 
 from __future__ import annotations

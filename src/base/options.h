@@ -39,7 +39,7 @@ struct Options {
 
 const Options& options();
 
-// One option in human-readable form: for `fairlead options`, docs/options.md and tests.
+// One option in human-readable form: for `fairlead options`, docs/reference/options.md and tests.
 struct OptionReport {
   const char* kind;      // "user", "tuning" or "development"
   const char* name;      // "eager_limit"

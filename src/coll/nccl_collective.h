@@ -5,7 +5,7 @@
 // NCCL's kernels wait for each other on their GPUs, which nothing else in Fairlead does. This cannot
 // deadlock, because a process reserves NCCL for one communicator at a time, from the arrival of a collective
 // that may run by NCCL until it has run or takes another path, and launches the collectives of that
-// communicator in the order of their calls. docs/design/collectives.md proves it. Fairlead's other work on
+// communicator in the order of their calls. docs/design/nccl.md proves it. Fairlead's other work on
 // these GPUs ends by itself: kernels and copies wait for no kernel, have bounded grids, and run in other
 // streams.
 //

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Submits copies to streams of the library's. While streams of the program wait for this process, none may
-// wait for the program's copies behind them (docs/design/streams.md, "What drivers do"):
+// wait for the program's copies behind them (docs/design/driver-calls.md):
 // - For a copy of pageable host memory the driver takes locks, which a thread of the program's may hold until
 //   its stream has passed an operation: in a copy of the same kind, or in the first launch of a kernel. The
 //   CPU carries the bytes to or from page-locked memory instead.
@@ -32,7 +32,7 @@ bool may_copy_across(int device, int owner, const void* memory);
 void copy_by_cpu(const CopyItem& item);
 
 // As Runtime::synchronize_stream(), in which some drivers may wait for a copy of pageable memory of another
-// thread's (docs/design/streams.md, "What drivers do").
+// thread's (docs/design/driver-calls.md).
 Error wait_by_queries(Stream stream);
 
 // One call of the driver, for one copy or a batch. Unless streams wait, none begins to as long as this

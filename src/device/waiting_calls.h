@@ -5,7 +5,7 @@
 // - Some return only when a device has done all work of all streams: closing a mapping, loading a kernel. A
 //   query does not tell whether it has: the stream may be one that synchronises with no other.
 // - Those that make or free streams, events and memory return only when no other thread is in a launch that
-//   waits for room in the queue of its stream (docs/design/streams.md, "What drivers do").
+//   waits for room in the queue of its stream (docs/design/driver-calls.md).
 // Thread-safe. The state is in libfairlead-device.so alone, so that all libraries of the process share it.
 
 #pragma once

@@ -27,7 +27,7 @@ using device::Error;
 namespace {
 
 // A launch behind so many others may wait in the driver for room in the queue of the stream
-// (docs/design/streams.md).
+// (docs/design/driver-calls.md).
 constexpr uint64_t most_in_queue = 512;
 // The stream is queried only now and then, in case the kernel died.
 constexpr unsigned polls_between_questions = 4096;

@@ -5,8 +5,8 @@
 // node, it stores a value to a flag that CPUs poll.
 //
 // The MPI standard (4.1, sections 6.9.2 and 6.9.4) defines which operations work on which elements;
-// docs/reductions.md lists them. Elements are named by their machine type: a caller maps MPI_LONG to int64,
-// MPI_DOUBLE_PRECISION to float64, and so on. Sizes and layouts are those of C on 64-bit Linux.
+// docs/reference/reductions.md lists them. Elements are named by their machine type: a caller maps MPI_LONG
+// to int64, MPI_DOUBLE_PRECISION to float64, and so on. Sizes and layouts are those of C on 64-bit Linux.
 //
 // All functions are safe to call from any thread and return without waiting for the device.
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/cluster.md says of Slurm is tried in a real one, on two nodes: its batch scripts with each MPI, doctor and
+"""What docs/use/cluster.md says of Slurm is tried in a real one, on two nodes: its batch scripts with each MPI, doctor and
 bench. And nothing of the cluster is left when its command ends or is killed."""
 
 import glob
@@ -14,7 +14,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 SLURM = os.path.join(HERE, "slurm")
-PAGE = os.path.join(HERE, "..", "..", "docs", "cluster.md")
+PAGE = os.path.join(HERE, "..", "..", "docs", "use", "cluster.md")
 TREE = os.environ["FAIRLEAD_TEST_TREE"]
 TIMEOUT = float(os.environ.get("TEST_TIMEOUT", 300))
 # The --mpi= of srun for each ABI, as far as MPI and Slurm of the machine have it in common.

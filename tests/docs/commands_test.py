@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands that README.md and docs/ print are commands of this build: each option that they name exists. Those with
 a shown output that need no real GPU run, and what is shown is what they print, but for numbers and names of machines.
+Links of all pages lead to files and titles that exist.
 
 A shown line "..." stands for lines that are left out."""
 
@@ -20,7 +21,8 @@ TREE = os.path.realpath(os.environ["FAIRLEAD_TEST_TREE"])
 TOOL = os.path.join(TREE, "bin", "fairlead")
 TIMEOUT = float(os.environ.get("TEST_TIMEOUT", 300))
 PAGES = [os.path.join(ROOT, "README.md"),
-         *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")) + glob.glob(os.path.join(ROOT, "docs", "tutorial", "*.md")))]
+         *sorted(page for page in glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True)
+                 if os.path.basename(os.path.dirname(page)) not in ("design", "measurements"))]
 # Before `fairlead`: a prompt, variables, and launchers with their options.
 COMMAND = re.compile(r"(?:\$ )?((?:[A-Z_]+=\S+ +)*)((?:srun|salloc|mpiexec|mpirun) (?:[^|]*? )?)?(?:python -m |\S*/bin/)?fairlead (.*)")
 WITH_PROGRAM = ("run", "exec")
@@ -76,6 +78,27 @@ class Commands(unittest.TestCase):
                     with self.subTest(page=page, line=line):
                         self.check(words)
         self.assertGreater(number, 50)
+
+
+def anchors(path):
+    """Of the titles of a page, as GitHub makes them."""
+    with open(path) as file:
+        titles = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", file.read(), flags=re.S), re.M)
+    return {re.sub(r"[^\w -]", "", re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()).replace(" ", "-") for title in titles}
+
+
+class Links(unittest.TestCase):
+    def test_they_lead_somewhere(self):
+        for page in glob.glob(os.path.join(ROOT, "*.md")) + [page for folder in ("docs", "src") for page in glob.glob(
+                os.path.join(ROOT, folder, "**", "*.md"), recursive=True)]:
+            with open(page) as file:
+                targets = re.findall(r"\]\(([^)\s:]+)\)", re.sub(r"```.*?```", "", file.read(), flags=re.S))
+            for target in targets:
+                path, _, anchor = target.partition("#")
+                path = os.path.join(os.path.dirname(page), path) if path else page
+                with self.subTest(page=os.path.relpath(page, ROOT), target=target):
+                    self.assertTrue(os.path.exists(path))
+                    self.assertTrue(not anchor or anchor in anchors(path))
 
 
 class Help(unittest.TestCase):

@@ -1,30 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Prints docs/reductions.md: which operation runs on which element on the GPU, by src/kernels/reduce.h.
+// Prints docs/reference/reductions.md: which operation runs on which element on the GPU, by
+// src/kernels/reduce.h.
 
 #include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "kernels/reduce.h"
 
 int main() {
   using namespace fairlead::kernels;
+  std::vector<std::string> sets;  // of operations, in the order of their first elements
+  std::map<std::string, std::string> elements_of;
+  for (const ElementTraits& element : elements) {
+    std::string ops;
+    for (size_t op = 0; op < op_count; ++op)
+      if (has_kernel(static_cast<ReduceOp>(op), element.element))
+        ops += (ops.empty() ? "" : ", ") + std::string(op_names[op]);
+    std::string& row = elements_of[ops];
+    if (row.empty()) sets.push_back(ops);
+    row +=
+        (row.empty() ? "`" : ", `") + std::string(element.name) + "` (" + std::to_string(element.bytes) + ")";
+  }
   std::printf(
       "# Reductions on the GPU\n\n"
       "Which predefined operation runs on which type of element on the GPU: all that MPI 4.1 allows "
-      "(sections "
-      "6.9.2 and 6.9.4) for types that GPUs have.\n"
-      "This page is made by `reductions_printer`, from `src/kernels/reduce.h`.\n\n"
-      "| Element | Bytes |");
-  for (const char* op : op_names) std::printf(" %s |", op);
-  std::printf("\n| --- | --- |");
-  for (size_t op = 0; op < op_count; ++op) std::printf(" --- |");
-  for (const ElementTraits& element : elements) {
-    std::printf("\n| `%s` | %zu |", element.name, element.bytes);
-    for (size_t op = 0; op < op_count; ++op)
-      std::printf("%s", has_kernel(static_cast<ReduceOp>(op), element.element) ? " yes |" : " |");
-  }
+      "(sections 6.9.2 and 6.9.4) for types that GPUs have.\n"
+      "`reductions_printer` makes this page from `src/kernels/reduce.h`.\n\n"
+      "| Elements (bytes) | Operations |\n| --- | --- |\n");
+  for (const std::string& ops : sets) std::printf("| %s | %s |\n", elements_of[ops].c_str(), ops.c_str());
   std::printf(
-      "\n\n"
+      "\n"
       "- The result is that of the ranks in their order, `((v0 op v1) op v2) ...`: the same bits on every "
       "rank, in "
       "every run, on any number of GPU blocks.\n"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Does a thread of the library go on while a copy of the program's waits for a word (docs/design/streams.md,
-// "What drivers do")? The program's thread enqueues a wait and a copy, again and again; the library's copies,
-// polls, and then writes the word, as progress does. A round that takes seconds has hung: one of the
-// library's calls waits in the driver for the program's, or one of its copies on the GPU. Prints which, and
-// fails.
+// Does a thread of the library go on while a copy of the program's waits for a word
+// (docs/design/driver-calls.md)? The program's thread enqueues a wait and a copy, again and again; the
+// library's copies, polls, and then writes the word, as progress does. A round that takes seconds has hung:
+// one of the library's calls waits in the driver for the program's, or one of its copies on the GPU. Prints
+// which, and fails.
 //
 //   driver_waits [option...]
 //

@@ -87,21 +87,20 @@ def launcher_words(mpi, words):
 class Limit:
     names: str  # a regular expression for names of MPIs
     cases: str  # one for theme.case
-    words: str  # for the table
-    anchor: str  # of docs/limits.md, which has the whole story
+    words: str  # for the table; docs/use/limits.md has the rest
     runs: bool = True  # false: the cases are left out, because they hang
 
 
 LIMITS = [
-    Limit("openmpi-5.0-.*", r"partitioned\..*", "partitioned messages", "partitioned-messages-go-through-host-memory", False),
+    Limit("openmpi-5.0-.*", r"partitioned\..*", "partitioned messages", False),
     Limit("mpich-(4.3|5.0)-.*|abi-mpich", r"truncation\.M3_error_handler_of_the_communicator_is_called_once",
-          "error handlers of truncated receives", "truncated-receives-differ-with-some-mpis"),
-    Limit("abi-mpich", r"files\.wrong_arguments", "wrong arguments", "libmpi_abi-of-mpich-50-crashes-on-wrong-arguments"),
-    Limit("abi-intel", r"files\.(?!wrong).*", "reads of files", "with-libmpi_abi-of-intel-mpi-reads-of-files-may-bring-nothing"),
+          "error handlers of truncated receives"),
+    Limit("abi-mpich", r"files\.wrong_arguments", "wrong arguments"),
+    Limit("abi-intel", r"files\.(?!wrong).*", "reads of files"),
     Limit("abi-intel", r"truncation\..*|network\.M3_.*|.*error.*|collectives\.of_a_root_that_is_not_there|files\.wrong_arguments",
-          "errors end the program", "libmpi_abi-of-intel-mpi-ends-the-program-at-an-error"),
+          "errors end the program"),
     Limit("intel-.*", r"truncation\..*|completion\.M8_a_failed_waitall_sets_every_error|network\.M3_.*",
-          "errors of truncated receives", "truncated-receives-differ-with-some-mpis"),
+          "errors of truncated receives"),
 ]
 
 

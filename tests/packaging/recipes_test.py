@@ -132,6 +132,19 @@ class Recipes(unittest.TestCase):
             given = re.findall(r"-D(\w+)=", space["configopts"])
             self.assertEqual(set(given) - cmake_options(), set())
 
+    def test_conda_gives_options_that_exist(self):
+        recipe = text("packaging/conda/recipe.yaml")
+        self.assertEqual(re.search(r'version: "([0-9.]+)"', recipe)[1], version())
+        given = re.findall(r"-D(FAIRLEAD_\w+)=", recipe)
+        self.assertGreater(len(given), 2)
+        self.assertEqual(set(given) - cmake_options(), set())
+
+    def test_the_citation_is_of_a_release(self):
+        citation, changelog = text("CITATION.cff"), text("CHANGELOG.md")
+        cited = [re.search(rf"(?m)^{key}: (.*)$", citation)[1] for key in ("version", "date-released")]
+        self.assertEqual(cited[0], version())
+        self.assertIn("## " + ", ".join(cited), changelog)
+
     def test_containers_give_options_and_files_that_exist(self):
         for file in ("steps", "Containerfile", "fairlead.def", "two-roots"):
             words = text("packaging/container", file)
@@ -167,6 +180,8 @@ class Workflows(unittest.TestCase):
                 self.assertNotIn("secrets.", text(file))
                 for name, job in flow["jobs"].items():
                     self.assertIn("timeout-minutes", job, name)
+                    if "permissions" in job:
+                        self.assertEqual((job["permissions"], job["if"]), ({"contents": "write"}, "github.event_name == 'push'"))
                     for step in job["steps"]:
                         self.assertEqual(("run" in step) + ("uses" in step), 1, step)
                         if "uses" in step:

@@ -151,7 +151,7 @@ RANK_TEST(captures, of_the_caller, 2) {
 }
 
 // The question whether a device is idle may end a capture in a stream that does not wait for the default one;
-// then it is not asked for a second, two, four ... (docs/limits.md).
+// then it is not asked for a second, two, four ... (docs/use/limits.md).
 RANK_TEST(captures, in_streams_that_do_not_wait_for_the_default_one, 2) {
   if (host_oracle) return skip("needs GPU streams");
   const auto start = std::chrono::steady_clock::now();

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the promises of docs/stability.md: what promises.txt lists is still there.
+"""Holds the promises of docs/reference/stability.md: what promises.txt lists is still there.
 
 Each line of promises.txt is one promise, or one command with all its options. The test reads what there is now from
 the programs themselves: options of the library that users may need, the commands with which jobs are started and
@@ -166,7 +166,7 @@ def main():
         if not any(line.startswith(kind + " ") for line in now):
             sys.exit(f"found nothing of the kind '{kind}'; the test does not read it any more")
     if broken:
-        sys.exit("promised by docs/stability.md, and missing:\n  " + "\n  ".join(broken))
+        sys.exit("promised by docs/reference/stability.md, and missing:\n  " + "\n  ".join(broken))
     print(f"{len(promised)} promises hold; {len(now - promised)} names are new (stable_test.py BUILD --write)")
 
 

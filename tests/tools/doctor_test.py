@@ -477,7 +477,7 @@ class Report(ToolTest):
 
     def test_the_page_has_the_table(self):
         source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        with open(os.path.join(source, "docs", "doctor.md")) as page:
+        with open(os.path.join(source, "docs", "tools", "doctor.md")) as page:
             self.assertIn(self.succeeds("doctor", "--markdown").stdout, page.read())
 
     def test_options(self):

@@ -76,7 +76,7 @@ class Scripts(unittest.TestCase):
                 self.assertEqual((result.returncode, result.stdout.strip(), result.stderr), (0, missing, ""))
 
     def test_packages_are_named_where_no_apt_is(self):
-        for apt, says in (0, "apt-get install ninja-build\n"), (1, "ninja-build (names as in Debian; see docs/install.md)\n"):
+        for apt, says in (0, "apt-get install ninja-build\n"), (1, "ninja-build (names as in Debian; see docs/use/install.md)\n"):
             with tempfile.TemporaryDirectory() as folder:
                 result = steps(f"missing_packages() {{ echo ninja-build; }}; may_install() {{ false; }};"
                                f"command() {{ return {apt}; }}; need_packages build", FAIRLEAD_BUILD=folder)

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that includes in src go down only: a folder includes itself and the folders below it (CONTRIBUTING.md).
 
-In the folders of FILES it proves the same for the files, and that src/mpi has one kind of mutex. It also compares the pages: the tables of floors with FLOORS,
-the README of each folder with its files and with what they include, the states of a rendezvous with their page.
+In the folders of FILES it proves the same for the files, and that src/mpi has one kind of mutex. It also compares the
+pages: the floor plan with FLOORS, the README of each folder with its files and with what they include, the states of a
+rendezvous with their page.
 
 usage: floors_test.py SRC
 """
@@ -112,22 +113,15 @@ def names_in(text, known):
 
 
 def wrong_tables(src):
-    """A table lists each floor once, in their order."""
-    floor_plan = src.parent / "docs/design/README.md"
-    rows = re.findall(r"^\| (`.*?) \|", floor_plan.read_text().split("## Floor plan")[1].split("\n## ")[0], re.M)
-    of_src = names_in("\n".join(rows), LEVEL)[::-1]
-    readme = src / "mpi/README.md"
-    of_mpi = ["mpi/" + name for row in re.findall(r"^\| (\[.*?) \|", readme.read_text(), re.M)
-              for name in names_in(row, {folder.removeprefix("mpi/") for folder in LEVEL})]
-    for page, table, wanted in (
-        (floor_plan, of_src, set(LEVEL)),
-        (readme, of_mpi, {folder for folder in LEVEL if folder.startswith("mpi/")}),
-    ):
-        for folder in sorted(wanted ^ set(table)):
-            yield f"{page}: the table of folders {'has no floor' if folder in table else 'lacks'} {folder}"
-        for lower, higher in zip(table, table[1:]):
-            if LEVEL[lower] > LEVEL[higher]:
-                yield f"{page}: {lower} and {higher} are in the wrong order"
+    """The floor plan lists each floor once, in their order."""
+    page = src / "README.md"
+    rows = re.findall(r"^\| (`.*?) \|", page.read_text().split("## Floor plan")[1].split("\n## ")[0], re.M)
+    table = names_in("\n".join(rows), LEVEL)[::-1]
+    for folder in sorted(set(LEVEL) ^ set(table)):
+        yield f"{page}: the table of folders lacks {folder}"
+    for lower, higher in zip(table, table[1:]):
+        if LEVEL[lower] > LEVEL[higher]:
+            yield f"{page}: {lower} and {higher} are in the wrong order"
 
 
 def wrong_readmes(src):

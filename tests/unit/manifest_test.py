@@ -45,7 +45,7 @@ def variables_twice(library):
 
 
 def fortran_symbols(library, forms):
-    """The entry points that this library needs: docs/fortran.md says why each needs others."""
+    """The entry points that this library needs: docs/use/fortran.md says why each needs others."""
     entries = [form for form in forms if generate.has_fortran_entry(form)]
     if "-openmpi" in library:
         return {symbol for form in entries for symbol in generate.fortran_symbols(form)}

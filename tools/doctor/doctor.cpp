@@ -128,7 +128,7 @@ void define_doctor(CLI::App& app, DoctorArguments& arguments) {
                  "MPI, GPUs and limits, and variables that concern these.")
       ->type_name("FOLDER")
       ->excludes(from);
-  app.add_flag("--markdown", arguments.markdown, "Print the table of all checks for docs/doctor.md.")
+  app.add_flag("--markdown", arguments.markdown, "Print the table of all checks for docs/tools/doctor.md.")
       ->excludes(json);
   set_up(app, "[options] [PROGRAM]",
          "  fairlead doctor\n  fairlead doctor ./my_mpi_program\n  fairlead doctor --mpi "

@@ -220,7 +220,7 @@ std::vector<Check> live_checks() {
       {"live.loaded", "Whether Fairlead answers MPI calls in every rank.", "started ranks, with Fairlead",
        "Look for what clears LD_PRELOAD.", preloaded, interposed},
       {"live.query", "What the MPI says of itself: MPIX_Query_cuda_support, MPIX_GPU_query_support.",
-       "started ranks", "With Fairlead, programs that ask get Fairlead's answer (docs/programs.md).",
+       "started ranks", "With Fairlead, programs that ask get Fairlead's answer (docs/use/programs.md).",
        launched, query},
       {"live.spaces", "Whether the ranks share PID and IPC namespaces and the user.", "started ranks",
        "One container for all ranks of a node.", launched, namespaces},

@@ -327,7 +327,8 @@ constexpr Untested untested[] = {
 
 Finding is_tested(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
-  const char* try_it = "the live checks try it; docs/mpis.md of Fairlead's sources says what else to check";
+  const char* try_it =
+      "the live checks try it; docs/reference/mpis.md of Fairlead's sources says what else to check";
   for (const Untested& row : untested)
     if (mpi.name == row.mpi)
       return skip(fmt::format("Fairlead's tests have not run with {}; its documents say what matters: {}",
@@ -401,7 +402,7 @@ std::vector<Check> mpi_checks() {
       {"mpi.tested",
        "Whether Fairlead's tests run with this MPI; of vendors' MPIs with which they have not run, what to "
        "look at.",
-       "an MPI", "Read docs/mpis.md.", has_mpi, is_tested},
+       "an MPI", "Read docs/reference/mpis.md.", has_mpi, is_tested},
   };
 }
 

@@ -38,7 +38,7 @@ Paper paper_of_stdout();
 
 std::string as_text(const Report& report, const Paper& paper);
 nlohmann::ordered_json as_json(const Report& report);
-// The table of docs/doctor.md.
+// The table of docs/tools/doctor.md.
 std::string as_markdown(const std::vector<Area>& areas);
 
 }  // namespace fairlead::tools::doctor

@@ -25,7 +25,7 @@ std::vector<std::string> variables_of(const std::vector<OptionReport>& options) 
 // What users need differs from what experts turn and from what developers of Fairlead do.
 struct OptionClass {
   const char* kind;   // OptionReport::kind
-  const char* title;  // of its section in docs/options.md and the manual
+  const char* title;  // of its section in docs/reference/options.md and the manual
   const char* about;
 };
 constexpr OptionClass option_classes[] = {
@@ -142,8 +142,8 @@ void select(std::vector<OptionReport>* options, const OptionsArguments& argument
 }  // namespace
 
 void define_options(CLI::App& app, OptionsArguments& arguments) {
-  auto markdown =
-      app.add_flag("--markdown", arguments.markdown, "Print the documentation page docs/options.md.");
+  auto markdown = app.add_flag("--markdown", arguments.markdown,
+                               "Print the documentation page docs/reference/options.md.");
   app.add_flag("--json", arguments.json, "Print JSON.")->excludes(markdown);
   app.add_option("VARIABLE", arguments.variables, "Print these only.")
       ->type_name("VARIABLE")

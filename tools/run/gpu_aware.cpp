@@ -14,8 +14,8 @@
 namespace fairlead::tools {
 namespace {
 
-// docs/programs.md says who asks by which. A program that passes device memory only on request is included
-// where the request has no other meaning.
+// docs/use/programs.md says who asks by which. A program that passes device memory only on request is
+// included where the request has no other meaning.
 struct Answer {
   const char* variable;
   const char* value;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // As "neighbourhood", but the host waits for nothing: it enqueues kernels and the collective on a stream, and the
-// GPU does them in this order, by Fairlead on every MPI (docs/streams.md). Each side has a datatype and an address
+// GPU does them in this order, by Fairlead on every MPI (docs/use/streams.md). Each side has a datatype and an address
 // of its own, so rows are sent from the array, and received into it.
 
 #include <cstdio>

@@ -338,7 +338,7 @@ class Hip : public OrderedRuntime<HipAbi> {
   // hipMallocSignalMemory: for other memory it runs a kernel of one work-item that polls. That kernel
   //  - compares unsigned numbers: a word that has passed 2^32 would never seem to reach a value before that,
   //    so this function refuses values in the upper half;
-  //  - needs room on the GPU, and delays all streams of its hardware queue (docs/amd.md).
+  //  - needs room on the GPU, and delays all streams of its hardware queue (README.md).
   // In a stream that is being captured, HIP up to 7.14 does not capture the function, but executes it at
   // once.
   Error wait_word_on(HipAbi::Stream stream, HipAbi::Address address, uint32_t value) override {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The releases from which on HIP has a behaviour that Fairlead depends on. Numbers are those of
-// hipDriverGetVersion(): 70226015 is 7.2. docs/amd.md lists the sources.
+// hipDriverGetVersion(): 70226015 is 7.2. README.md lists the sources.
 
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The queues of the hardware that CUDA gives copies: a few for each direction of a device
-// (docs/design/streams.md, "What drivers do"). A stream keeps one as long as it has a copy of this direction.
+// (docs/design/driver-calls.md). A stream keeps one as long as it has a copy of this direction.
 // Copies in one queue run in the order of their submission, so one that finds all queues taken waits for
 // copies of another stream, and for all that these wait for. Thread-safe.
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes what follows from the manifest src/mpi/abi/functions.def: the folders
-generated/ of src/mpi and docs/coverage.md.
+generated/ of src/mpi and docs/reference/coverage.md.
 
 The output is committed, so that a build needs no Python. With --check nothing is written; the exit code is
 1 if a file is not what the manifest says. A mistake in the manifest is named by its line; exit code 2.
@@ -591,25 +591,28 @@ Every C function of MPI 4.1 that takes a message buffer, starts or completes an 
 
 - *handled*: device buffers work, or the function takes part in operations on them.
 - *takes none*: there is no message buffer; while the function waits, the device messages of other ranks make progress.
-- *passed on*: nothing to do, Fairlead does not intercept the function.
+- *passed on*: Fairlead does not intercept the function.
 
 | | functions | handled | takes none | passed on |
 |---|---|---|---|---|
 | C | {c} |
 | C, large-count (`_c`) | {large} |
 
-Fortran: {fortran} of the {total} functions do the same in `mpif.h`, `mpi` and `mpi_f08` as in C ([how](fortran.md)); *host* marks those that are left to the host MPI.
+Fortran: {fortran} of the {total} functions do the same in `mpif.h`, `mpi` and `mpi_f08` as in C ([how](../use/fortran.md)); *host* marks those that are left to the host MPI.
 
-A function newer than the host MPI is exported all the same, and returns `MPI_ERR_OTHER` with a line in the log.
-So a program must test for it by `MPI_Get_version()`, not by `dlsym()`.
+A number behind a function is the version of MPI that introduced it, if it is newer than 3.0.
+Fairlead also exports functions that the host MPI lacks; they return `MPI_ERR_OTHER` with a line in the log, so test for them by `MPI_Get_version()`, not by `dlsym()`.
 
-Besides these functions, Fairlead exports those by which programs ask whether MPI takes device memory: {queries} ([what they answer](programs.md#what-fairlead-answers)).
-It also exports those functions of ULFM that wait for other processes, {failures}; all others of ULFM are passed on ([failed processes](design/host-mpi.md#failed-processes)).
-With Open MPI, the persistent collectives also have the names of its extension `pcollreq`, `MPIX_Allreduce_init` and so on; Open MPI 4.1 has no others."""
+Fairlead also exports
+
+- the functions by which programs ask whether MPI takes device memory: {queries} ([answers](../use/programs.md#functions));
+- those functions of ULFM that wait for other processes, {failures}; all others of ULFM are passed on ([failed processes](../design/host-mpi.md#failed-processes));
+- with Open MPI, the persistent collectives under the names of its extension `pcollreq`, such as `MPIX_Allreduce_init`; Open MPI 4.1 has no others;
+- functions on [GPU streams](../use/streams.md#functions)."""
 
 COVERAGE_COLUMNS = """
-| Function | MPI | Family | Device buffers | `_c` form | Fortran |
-|---|---|---|---|---|---|"""
+| Device buffers | `_c` form | Fortran | Functions |
+|---|---|---|---|"""
 
 
 def coverage(rows):
@@ -621,13 +624,14 @@ def coverage(rows):
                             fortran=sum(row.fortran == "handled" for row in rows), total=len(rows),
                             queries=", ".join(f"`MPIX_{name}`" for name in GPU_QUERIES),
                             failures=", ".join(f"`MPIX_{name}`" for name in FAILURE_FUNCTIONS))]
-    for row, previous in zip(rows, [None, *rows]):
-        if not previous or row.chapter != previous.chapter:
-            text += ["", f"## {row.chapter}", COVERAGE_COLUMNS]
+    chapters = {}
+    for row in rows:
         words = ACTIONS[row.action] + (f" ({row.note})" if row.note else "")
-        large_words = ACTIONS.get(row.large_action, "")
-        cells = [f"`MPI_{row.name}`", row.since, row.family, words, large_words, row.fortran]
-        text.append(f"| {' | '.join(cells)} |")
+        alike = chapters.setdefault(row.chapter, {}).setdefault((words, ACTIONS.get(row.large_action, "none"), row.fortran), [])
+        alike.append(f"`MPI_{row.name}`" + (f" ({row.since})" if row.since > "3.0" else ""))
+    for chapter, kinds in chapters.items():
+        text += ["", f"## {chapter}", COVERAGE_COLUMNS]
+        text += [f"| {' | '.join(kind)} | {', '.join(functions)} |" for kind, functions in kinds.items()]
     return text
 
 
@@ -643,7 +647,7 @@ def outputs(rows):
         "src/mpi/fortran/generated/fortran.cpp": fortran(forms),
         "src/mpi/job/generated/wrappers.cpp": wrappers(forms),
         "src/mpi/rma/generated/one_sided.cpp": one_sided(forms),
-        "docs/coverage.md": coverage(rows),
+        "docs/reference/coverage.md": coverage(rows),
     }
     return {ROOT / path: "\n".join(lines) + "\n" for path, lines in files.items()}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 MANIFEST = Path(__file__).resolve().parent / "functions.def"
 
 CALLS = ("blocks", "starts", "local")
-ACTIONS = {  # action: its words in docs/coverage.md
+ACTIONS = {  # action: its words in docs/reference/coverage.md
     "accelerate": "handled",
     "block": "takes none",
     "forward": "passed on",

@@ -5,7 +5,7 @@
 // message may contain what was in the buffer before, or may arrive while a kernel still uses the buffer. One
 // warning per process names each place in the program that makes such a call.
 //
-// The check queries the device, since no driver reports which memory a kernel writes; docs/debugging.md
+// The check queries the device, since no driver reports which memory a kernel writes; docs/use/debugging.md
 // describes what the check detects and what it misses. Thread-safe; called without the engine's lock, in the
 // user's call.
 

@@ -8,7 +8,7 @@
 //
 //   report(ierror, MPI_Wait(Changed<Request>(request), Status(status)));
 //
-// An entry point exists only if the host MPI's own does not call Fairlead's C function (docs/fortran.md).
+// An entry point exists only if the host MPI's own does not call Fairlead's C function (docs/use/fortran.md).
 
 #pragma once
 

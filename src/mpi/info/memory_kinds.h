@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which kinds of memory MPI calls of this process take, told under the info key `mpi_memory_alloc_kinds` (MPI
-// 4.1, section 11.4.3; docs/memory_kinds.md): what the host MPI says, and the memory of the GPU provider. All
-// of it is told whether or not it was requested; a request adds only the program's own spelling of it, such
-// as "cuda:host:device".
+// 4.1, section 11.4.3; docs/reference/memory_kinds.md): what the host MPI says, and the memory of the GPU
+// provider. All of it is told whether or not it was requested; a request adds only the program's own spelling
+// of it, such as "cuda:host:device".
 //
 // The key `mpi_assert_memory_alloc_kinds` restricts what is told of one communicator, window or file. No
 // correctness depends on it: each call looks at its buffer. The functions are called only while interception

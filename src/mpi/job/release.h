@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The release that this library belongs to. All ranks of a job need the same one, since what ranks send to each
-// other may change in any release (docs/stability.md).
+// The release that this library belongs to. All ranks of a job need the same one, since what ranks send to
+// each other may change in any release (docs/reference/stability.md).
 
 #pragma once
 

@@ -384,10 +384,11 @@ void GpuStream::report_stall(int seconds) {
   std::lock_guard lock(mutex_);
   const Enqueued& first = *under_way_.front();
   const Operation* operation = first.early ? first.early : engine().find(first.request);
-  log_line(LogLevel::warn,
-           "a GPU stream has been waiting for %d s for %s; causes besides a late partner: docs/streams.md, "
-           "\"What can hang\"",
-           seconds, operation ? operation->in_words().c_str() : "an operation of the host MPI");
+  log_line(
+      LogLevel::warn,
+      "a GPU stream has been waiting for %d s for %s; causes besides a late partner: docs/use/streams.md, "
+      "\"What can hang\"",
+      seconds, operation ? operation->in_words().c_str() : "an operation of the host MPI");
 }
 
 bool GpuStream::is_in_graphs() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What distinguishes the releases of ROCm that the hostile one can play: a row for each. docs/amd.md says
-// where it was read. FAIRLEAD_HOSTILE_RELEASE, a definition of the build, chooses the row.
+// What distinguishes the releases of ROCm that the hostile one can play: a row for each.
+// src/device/hip/README.md says where it was read. FAIRLEAD_HOSTILE_RELEASE, a definition of the build,
+// chooses the row.
 
 #pragma once
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fairlead for Spack 1.0 and newer. docs/packages.md tells how to use this repository."""
+"""Fairlead for Spack 1.0 and newer. docs/use/install.md tells how to use this repository."""
 
 from pathlib import Path
 
