@@ -175,8 +175,18 @@ def record_and_forward(form, forward):
 
 # Functions of these families hand their arguments to src/mpi/coll/entry/collective.h by one pattern.
 COLLECTIVE_FAMILIES = ("collective", "neighborhood")
-# Parameters of a collective: the fields of CollectiveCall they are.
-FIELDS = {"buffer": ["recvbuf"], "count": ["sendcount", "recvcount"], "datatype": ["sendtype", "recvtype"]}
+# Parameters of a collective that stand for both buffers: the fields of CollectiveCall they are.
+FIELDS = {"buffer": ["sendbuf", "recvbuf"], "count": ["sendcount", "recvcount"], "datatype": ["sendtype", "recvtype"]}
+
+
+def fields_of(p, row):
+    """The fields of CollectiveCall that a parameter is."""
+    names = {q.name for q in row.parameters}
+    if p.name == "displs":
+        return ["sdispls" if "sendcounts" in names else "rdispls"]
+    if p.name == "recvcount" and "sendtype" not in names:
+        return FIELDS["count"]
+    return FIELDS.get(p.name, [p.name])
 
 
 def array_length(p, row):
@@ -212,16 +222,7 @@ def collective(form):
         passed.append("recvbuf" if p.name == "buffer" else p.name)
         if p.name in ("comm", "request", "info"):
             continue
-        names = FIELDS.get(p.name, [p.name])
-        if p.name == "displs":
-            names = ["sdispls" if function == "scatterv" else "rdispls"]
-        if function in ("bcast", "reduce_scatter_block"):
-            names = {"count": ["recvcount"], "datatype": ["recvtype"],
-                     "recvcount": ["sendcount", "recvcount"]}.get(p.name, names)
-        if function == "reduce_scatter_block" and p.name == "datatype":
-            names = ["sendtype", "recvtype"]
-        if function == "reduce_scatter" and p.name == "datatype":
-            names = ["sendtype", "recvtype"]
+        names = fields_of(p, form.row)
         fields += [f"call.{field} = {p.name};" for field in names]
         if p.array:
             word = TYPE_WORDS.get(p.type, (p.type, p.type))[form.large]

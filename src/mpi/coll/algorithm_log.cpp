@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "mpi/abi/mutex.h"
-#include "mpi/coll/collective_work.h"
 
 namespace fairlead::mpi {
 
@@ -17,7 +16,7 @@ void log_algorithm(const CollectiveCall& call, const CommPosition& position, con
                    const char* path, const char* why) {
   static Mutex mutex;
   static auto& logged = *new std::set<std::tuple<coll::Family, int, std::string>>;
-  const coll::Family family = family_of(call.function);
+  const coll::Family family = call.shape().family;
   {
     std::lock_guard lock(mutex);
     if (!logged.emplace(family, position.size, path).second) return;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <initializer_list>
 
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
@@ -13,16 +12,18 @@
 namespace fairlead::mpi {
 namespace {
 
-// Builds the regions of one call. Each method adds what one buffer holds.
+size_t peers_of(const CommPosition& position) {
+  return static_cast<size_t>(position.inter ? position.remote_size : position.size);
+}
+
+// Builds the regions of one call.
 class Describer {
  public:
   Describer(const CollectiveCall& call, const CommPosition& position)
       : call_(call),
+        shape_(call.shape()),
         position_(position),
-        peers_(position.inter ? position.remote_size : position.size),
-        rank_(position.rank) {
-    root_ = position.inter ? call.root == MPI_ROOT : call.root == position.rank;
-    leaf_ = position.inter ? call.root != MPI_ROOT && call.root != MPI_PROC_NULL : true;
+        peers_(shape_.reduces() ? static_cast<size_t>(position.size) : peers_of(position)) {
     regions_.read.address = const_cast<void*>(call.sendbuf);
     regions_.written.address = call.recvbuf;
     regions_.read.set_found(call.found);
@@ -30,75 +31,25 @@ class Describer {
   }
 
   Regions describe() {
-    if (call_.reduces() && (root_ || leaf_))
+    const bool gives = mpi::gives(call_, position_), gets = mpi::gets(call_, position_);
+    if (call_.reduces() && (gives || gets))
       regions_.reduction_error = error_of_reduction(call_.recvcount, call_.recvtype, call_.op);
-    switch (call_.function) {
-      case Collective::barrier:
-        break;
-      case Collective::bcast:
-        regions_.read.address = call_.recvbuf;
-        if (root_)
-          regions_.read.add(0, call_.recvcount, call_.recvtype);
-        else if (leaf_)
-          receive(1);
-        break;
-      case Collective::gather:
-      case Collective::gatherv:
-        if (leaf_) send_unless_in_place(1);
-        if (root_) call_.recvcounts ? receive_each(peers_) : receive(peers_);
-        break;
-      case Collective::scatter:
-      case Collective::scatterv:
-        if (root_) call_.sendcounts ? send_each(peers_) : send(peers_);
-        if (leaf_ && call_.recvbuf != MPI_IN_PLACE) receive(1);
-        break;
-      case Collective::allgather:
-      case Collective::allgatherv:
-        send_unless_in_place(1);
-        call_.recvcounts ? receive_each(peers_) : receive(peers_);
-        break;
-      case Collective::alltoall:
-        send_unless_in_place(peers_);
-        receive(peers_);
-        break;
-      case Collective::alltoallv:
-      case Collective::alltoallw:
-        if (call_.in_place())
-          regions_.written_is_read = true;
-        else
-          send_each(peers_);
-        receive_each(peers_);
-        break;
-      case Collective::reduce:
-        if (leaf_) send_unless_in_place(1);
-        if (root_) receive(1);
-        break;
-      case Collective::allreduce:
-      case Collective::scan:
-      case Collective::exscan:
-        send_unless_in_place(1);
-        receive(1);
-        regions_.has_result = call_.function != Collective::exscan || rank_ > 0;
-        break;
-      // The result is scattered within the caller's group, even where the other group has contributed it.
-      case Collective::reduce_scatter_block:
-        // In place, the receive buffer holds all of the input.
-        send_unless_in_place(position_.size);
-        receive(call_.in_place() ? position_.size : 1);
-        break;
-      case Collective::reduce_scatter: {
-        MPI_Count all = 0;
-        for (int member = 0; member < position_.size; ++member) {
-          all += call_.recvcounts[member];
-          regions_.written.check(call_.recvcounts[member], call_.recvtype);
-        }
-        regions_.written_is_read = call_.in_place();
-        if (!call_.in_place()) regions_.read.add(0, all, call_.recvtype);
-        regions_.written.add(0, call_.in_place() ? all : call_.recvcounts[rank_], call_.recvtype);
-        break;
-      }
-      default:
-        describe_neighbors();
+    regions_.has_result = has_result(call_, position_);
+    regions_.written_is_read = gives && call_.in_place();
+    if (shape_.reduces() && shape_.has_arrays()) {
+      describe_reduce_scatter();
+    } else {
+      CallSide received = call_.received();
+      // In place, the receive buffer holds all of the input.
+      if (regions_.written_is_read && shape_.reduces()) received.blocks = shape_.sent;
+      const auto& [in, out] = position_.neighbors;
+      const bool near = shape_.among_neighbors;
+      if (gives && !call_.in_place())
+        add(regions_.read, call_.sent(), near ? out.size() : peers_,
+            [&](size_t to) { return !near || out[to] != MPI_PROC_NULL; });
+      if (gets && (call_.recvbuf != MPI_IN_PLACE || shape_.in_place != InPlace::result))
+        add(regions_.written, received, near ? in.size() : peers_,
+            [&](size_t from) { return !near || in[from].rank != MPI_PROC_NULL; });
     }
     regions_.aliased = regions_.read.bytes > 0 && regions_.written.bytes > 0 && !position_.inter &&
                        !call_.among_neighbors() && is_received_where_it_is_sent();
@@ -107,112 +58,79 @@ class Describer {
 
  private:
   bool is_received_where_it_is_sent() const {
+    // Members of reductions receive one part, of what they send to all.
+    if (call_.reduces()) return call_.sendbuf == call_.recvbuf;
     // With blocks of their own for each rank, hosts refuse buffers only if all else is the same, too.
-    if (is_one_of({Collective::alltoallv, Collective::alltoallw}) &&
+    if (has_arrays(shape_.sent) && has_arrays(shape_.received) &&
         (call_.sendbuf != call_.recvbuf || !call_.sendcounts.same_as(call_.recvcounts) ||
          call_.sendtypes != call_.recvtypes))
       return false;
-    const Part sent = own_sent();
-    return sent == own_received() && (call_.reduces() || packed_bytes(sent.count, sent.datatype) > 0);
-  }
-  // What this rank sends to itself, or receives from itself.
-  struct Part {
-    const char* address;
-    MPI_Count count;
-    MPI_Datatype datatype;
-    bool operator==(const Part&) const = default;
-  };
-  Part own_part(const void* buffer, bool block_for_each, MPI_Count count, Numbers<MPI_Count> counts,
-                Numbers<MPI_Aint> displacements, MPI_Datatype datatype, const MPI_Datatype* datatypes) const {
-    Part part{static_cast<const char*>(buffer), counts ? counts[rank_] : count,
-              datatypes ? datatypes[rank_] : datatype};
-    if (block_for_each)
-      part.address += (counts ? displacements[rank_] : static_cast<MPI_Aint>(rank_ * count)) *
-                      (datatypes ? 1 : extent_of(part.datatype));
-    return part;
-  }
-  bool is_one_of(std::initializer_list<Collective> functions) const {
-    return std::ranges::find(functions, call_.function) != functions.end();
-  }
-  bool is_to_each() const {
-    return is_one_of({Collective::alltoall, Collective::alltoallv, Collective::alltoallw});
-  }
-  Part own_sent() const {
-    return own_part(call_.sendbuf, is_to_each() || is_one_of({Collective::scatter, Collective::scatterv}),
-                    call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes);
-  }
-  Part own_received() const {
-    // Members of reductions receive one part, of what they send to all.
-    if (call_.reduces())
-      return {static_cast<const char*>(call_.recvbuf), own_sent().count, own_sent().datatype};
-    return own_part(call_.recvbuf,
-                    is_to_each() || is_one_of({Collective::gather, Collective::gatherv, Collective::allgather,
-                                               Collective::allgatherv}),
-                    call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
+    const Block sent = call_.sent().block(position_.rank), received = call_.received().block(position_.rank);
+    return at_offset(call_.sendbuf, sent.offset) == at_offset(call_.recvbuf, received.offset) &&
+           sent.count == received.count && sent.datatype == received.datatype &&
+           packed_bytes(sent.count, sent.datatype) > 0;
   }
 
-  void describe_neighbors() {
-    std::vector<bool> in, out;
-    for (const Neighbors::Source& source : position_.neighbors.in) in.push_back(source.rank != MPI_PROC_NULL);
-    for (int destination : position_.neighbors.out) out.push_back(destination != MPI_PROC_NULL);
-    if (!call_.gathers_from_neighbors())
-      add_blocks(regions_.read, out, call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype,
-                 call_.sendtypes);
-    else if (std::find(out.begin(), out.end(), true) != out.end())
-      send(1);
-    add_blocks(regions_.written, in, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype,
-               call_.recvtypes);
+  // The elements for a rank follow those for the one before it.
+  void describe_reduce_scatter() {
+    MPI_Count all = 0;
+    for (int member = 0; member < position_.size; ++member) {
+      all += call_.recvcounts[member];
+      regions_.written.check(call_.recvcounts[member], call_.recvtype);
+    }
+    if (!call_.in_place()) regions_.read.add({0, all, call_.recvtype});
+    regions_.written.add({0, call_.in_place() ? all : call_.recvcounts[position_.rank], call_.recvtype});
   }
 
-  void send(int blocks) { regions_.read.add(0, call_.sendcount * blocks, call_.sendtype); }
-  void receive(int blocks) { regions_.written.add(0, call_.recvcount * blocks, call_.recvtype); }
-  void send_unless_in_place(int blocks) {
-    if (call_.in_place())
-      regions_.written_is_read = true;
-    else
-      send(blocks);
-  }
-
-  void send_each(int blocks) {
-    add_blocks(regions_.read, all(blocks), 0, call_.sendcounts, call_.sdispls, call_.sendtype,
-               call_.sendtypes);
-  }
-  void receive_each(int blocks) {
-    add_blocks(regions_.written, all(blocks), 0, call_.recvcounts, call_.rdispls, call_.recvtype,
-               call_.recvtypes);
-  }
-  static std::vector<bool> all(int blocks) { return std::vector<bool>(static_cast<size_t>(blocks), true); }
-
-  // Adds the blocks that exist. Displacements count extents of the common datatype, or bytes where each block
-  // has its own datatype. Without displacements, blocks of one count follow each other.
-  static void add_blocks(Region& region, const std::vector<bool>& there, MPI_Count count,
-                         Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements, MPI_Datatype datatype,
-                         const MPI_Datatype* datatypes) {
-    // A rank without blocks may pass no datatype.
-    if (std::find(there.begin(), there.end(), true) == there.end()) return;
-    MPI_Aint unit = datatypes || datatype == MPI_DATATYPE_NULL ? 1 : extent_of(datatype);
-    for (int block = 0; block < static_cast<int>(there.size()); ++block) {
-      const auto index = static_cast<size_t>(block);
-      if (!there[index]) continue;
-      MPI_Aint offset = counts ? displacements[block] * unit : block * static_cast<MPI_Aint>(count) * unit;
-      region.add(offset, counts ? counts[block] : count, datatypes ? datatypes[block] : datatype, index);
+  // Adds the blocks of the peers that are there: at the edge of a grid a neighbour may be missing.
+  template <class IsThere>
+  void add(Region& region, const CallSide& side, size_t peers, const IsThere& is_there) const {
+    if (side.blocks == Blocks::none) return;
+    if (side.blocks == Blocks::each && !shape_.among_neighbors)
+      return region.add({0, side.count * static_cast<MPI_Count>(peers), side.datatype});
+    for (size_t peer = 0; peer < peers; ++peer) {
+      if (!is_there(peer)) continue;
+      region.add(side.block(static_cast<int>(peer)));
+      if (side.blocks == Blocks::one) return;
     }
   }
 
   const CollectiveCall& call_;
+  const Shape& shape_;
   const CommPosition& position_;
-  int peers_, rank_;
-  bool root_, leaf_;
+  const size_t peers_;
   Regions regions_;
 };
 
 }  // namespace
 
+Block CallSide::block(int number) const {
+  const auto index = static_cast<size_t>(number);
+  if (blocks == Blocks::one) return {0, count, datatype};
+  if (blocks == Blocks::typed) return {displacements[number], counts[number], datatypes[number], index};
+  const MPI_Aint extent = datatype == MPI_DATATYPE_NULL ? 0 : extent_of(datatype);
+  if (blocks == Blocks::counted) return {displacements[number] * extent, counts[number], datatype, index};
+  return {number * static_cast<MPI_Aint>(count) * extent, count, datatype, index};
+}
+
+ArrayLengths array_lengths(const CollectiveCall& call, const CommPosition& position) {
+  const Shape& shape = call.shape();
+  if (shape.reduces()) return {0, shape.has_arrays() ? static_cast<size_t>(position.size) : 0};
+  const auto& [in, out] = position.neighbors;
+  const bool near = shape.among_neighbors;
+  ArrayLengths lengths{near ? out.size() : peers_of(position), near ? in.size() : peers_of(position)};
+  if (!has_arrays(shape.sent) || !gives(call, position) || call.in_place()) lengths.sent = 0;
+  if (!has_arrays(shape.received) || !gets(call, position)) lengths.received = 0;
+  return lengths;
+}
+
 void Region::check(MPI_Count count, MPI_Datatype datatype) {
   if (error == MPI_SUCCESS) error = error_of_elements(count, datatype);
 }
 
-void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype, size_t index) {
+void Region::add(const Block& block) {
+  const MPI_Count count = block.count;
+  const MPI_Datatype datatype = block.datatype;
   check(count, datatype);
   if (error != MPI_SUCCESS) return;
   MPI_Count size = count > 0 ? packed_bytes(count, datatype) : 0;
@@ -221,7 +139,7 @@ void Region::add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype, size_t
     return;
   }
   device_ = unknown;
-  blocks.push_back({offset, count, datatype, index});
+  blocks.push_back(block);
   bytes += size;
 }
 
@@ -282,30 +200,13 @@ Regions regions_of(const CollectiveCall& call, const CommPosition& position) {
 
 template <class Element>
 const Element* KeptArrays::copy(const Element* elements, size_t many) {
-  const size_t bytes = many * sizeof(Element);
-  copies_.push_back(std::make_unique<std::byte[]>(bytes));
-  if (bytes > 0) std::memcpy(copies_.back().get(), elements, bytes);
-  return reinterpret_cast<const Element*>(copies_.back().get());
+  if (many == 0) return elements;
+  copies_.push_back(std::make_unique<std::byte[]>(many * sizeof(Element)));
+  return static_cast<const Element*>(std::memcpy(copies_.back().get(), elements, many * sizeof(Element)));
 }
 
 void KeptArrays::keep(CollectiveCall* call, const CommPosition& position) {
-  auto peers = static_cast<size_t>(position.inter ? position.remote_size : position.size);
-  size_t sent = peers, received = peers;
-  switch (call->function) {
-    case Collective::gatherv:
-    case Collective::scatterv:
-      if (call->root != (position.inter ? MPI_ROOT : position.rank)) return;
-      break;
-    case Collective::reduce_scatter:
-      received = static_cast<size_t>(position.size);
-      break;
-    default:
-      if (!call->among_neighbors()) break;
-      sent = position.neighbors.out.size();
-      received = position.neighbors.in.size();
-  }
-  // In place, the send arrays are not significant and may have any value.
-  if (call->in_place()) sent = 0;
+  const auto [sent, received] = array_lengths(*call, position);
   auto copy_of = [this](size_t many) {
     return [this, many](const auto* elements) { return copy(elements, many); };
   };

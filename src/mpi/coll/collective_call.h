@@ -15,33 +15,9 @@
 //
 #include "device/classify.h"
 #include "mpi/abi/neighbors.h"
+#include "mpi/coll/shape.h"
 
 namespace fairlead::mpi {
-
-enum class Collective {
-  barrier,
-  bcast,
-  gather,
-  gatherv,
-  scatter,
-  scatterv,
-  allgather,
-  allgatherv,
-  alltoall,
-  alltoallv,
-  alltoallw,
-  reduce,
-  allreduce,
-  reduce_scatter_block,
-  reduce_scatter,
-  scan,
-  exscan,
-  neighbor_allgather,
-  neighbor_allgatherv,
-  neighbor_alltoall,
-  neighbor_alltoallv,
-  neighbor_alltoallw,
-};
 
 // An array of int or of a wider type, as the caller passed it.
 template <class Wide>
@@ -73,6 +49,31 @@ class Numbers {
   const Wide* wide_ = nullptr;
 };
 
+struct Block {
+  MPI_Aint offset;  // from the buffer's address
+  MPI_Count count;
+  MPI_Datatype datatype;
+  size_t index = 0;  // of its rank, or of its neighbour, if each has a block
+};
+
+// What a call says of one of its buffers.
+struct CallSide {
+  const void* buffer;
+  Blocks blocks;
+  MPI_Count count;
+  Numbers<MPI_Count> counts;
+  Numbers<MPI_Aint> displacements;
+  MPI_Datatype datatype;
+  const MPI_Datatype* datatypes;
+
+  // The block of that rank or neighbour. Displacements count extents of the common datatype, or bytes where
+  // each block has its own datatype. Without displacements, blocks of one count follow each other.
+  Block block(int index) const;
+};
+
+// A function with one count and datatype for both buffers has them on both sides, MPI_Bcast also its buffer,
+// and MPI_Reduce_scatter has its counts in `recvcounts`. Arguments that are not significant on this rank may
+// have any value.
 struct CollectiveCall {
   Collective function;
   MPI_Comm comm;
@@ -94,20 +95,22 @@ struct CollectiveCall {
   uint64_t segments = 1;  // of a nonblocking call
   bool asks = false;      // a nonblocking call: the newest MemoryQuestion of its communicator
 
-  bool reduces() const { return function >= Collective::reduce && function <= Collective::exscan; }
-  bool in_place() const { return sendbuf == MPI_IN_PLACE; }
-  bool among_neighbors() const { return function >= Collective::neighbor_allgather; }
+  const Shape& shape() const { return shape_of(function); }
+  bool reduces() const { return shape().reduces(); }
+  bool among_neighbors() const { return shape().among_neighbors; }
   // All neighbours get the same block, rather than one block each.
-  bool gathers_from_neighbors() const {
-    return function == Collective::neighbor_allgather || function == Collective::neighbor_allgatherv;
+  bool gathers_from_neighbors() const { return among_neighbors() && shape().sent == Blocks::one; }
+  // What this rank gives lies in the receive buffer.
+  bool in_place() const {
+    return sendbuf == MPI_IN_PLACE &&
+           (shape().in_place == InPlace::own || shape().in_place == InPlace::input);
   }
-};
-
-struct Block {
-  MPI_Aint offset;  // from the buffer's address
-  MPI_Count count;
-  MPI_Datatype datatype;
-  size_t index = 0;  // of its rank, or of its neighbour, if each has a block
+  CallSide sent() const {
+    return {sendbuf, shape().sent, sendcount, sendcounts, sdispls, sendtype, sendtypes};
+  }
+  CallSide received() const {
+    return {recvbuf, shape().received, recvcount, recvcounts, rdispls, recvtype, recvtypes};
+  }
 };
 
 // The part of a buffer of the call that this rank uses.
@@ -120,7 +123,7 @@ struct Region {
   // The derived datatypes of blocks without bytes: the host MPI still looks at them.
   std::vector<MPI_Datatype> types_of_nothing;
 
-  void add(MPI_Aint offset, MPI_Count count, MPI_Datatype datatype, size_t index = 0);
+  void add(const Block& block);
   void check(MPI_Count count, MPI_Datatype datatype);
   bool on_device() const { return device() >= 0; }
   // The device of the first block that lies on a device; -1 if none does. Looked up only once.
@@ -173,6 +176,29 @@ struct CommPosition {
   Neighbors neighbors;
 };
 CommPosition position_in(MPI_Comm comm);
+
+// Is this rank among those ranks of the call?
+inline bool is_among(Who who, const CollectiveCall& call, const CommPosition& position) {
+  const bool root = call.root == (position.inter ? MPI_ROOT : position.rank);
+  return is_among(who, root, !position.inter || (!root && call.root != MPI_PROC_NULL));
+}
+// Does it give, or get, anything? Then the arguments of that side are significant.
+inline bool gives(const CollectiveCall& call, const CommPosition& position) {
+  return is_among(call.shape().gives, call, position);
+}
+inline bool gets(const CollectiveCall& call, const CommPosition& position) {
+  return is_among(call.shape().gets, call, position);
+}
+// Only rank 0 of MPI_Exscan has no result.
+inline bool has_result(const CollectiveCall& call, const CommPosition& position) {
+  return call.shape().reduction != Reduces::before_own || position.rank > 0;
+}
+
+// The elements of the arrays on either side of the call that are significant on this rank.
+struct ArrayLengths {
+  size_t sent, received;
+};
+ArrayLengths array_lengths(const CollectiveCall& call, const CommPosition& position);
 
 Regions regions_of(const CollectiveCall& call, const CommPosition& position);
 

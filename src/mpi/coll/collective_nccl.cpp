@@ -57,22 +57,15 @@ std::optional<NcclOp> operation_of(ReduceOp op) {
   }
 }
 
-bool equal_counts(const CollectiveCall& call, int members) {
-  for (int member = 1; member < members; ++member)
-    if (call.recvcounts[member] != call.recvcounts[0]) return false;
-  return true;
-}
-
 // `count` is the number of elements of the vector, or of one block.
-std::optional<NcclCall> reduction(const CollectiveCall& call, Family family, MPI_Count count, int me,
-                                  int device) {
+std::optional<NcclCall> reduction(const CollectiveCall& call, MPI_Count count, int me, int device) {
   ReduceOp kernel;
   Element element;
   if (!kernel_for(call.op, call.recvtype, &kernel, &element)) return std::nullopt;
   auto type = type_of(element);
   auto op = operation_of(kernel);
   if (!type || !op) return std::nullopt;
-  NcclCall made{.family = family,
+  NcclCall made{.family = call.shape().family,
                 .device = device,
                 .from = call.in_place() ? call.recvbuf : call.sendbuf,
                 .to = call.recvbuf,
@@ -82,7 +75,7 @@ std::optional<NcclCall> reduction(const CollectiveCall& call, Family family, MPI
                 .root = call.root};
   // In place, NCCL leaves each rank's block at its position among all blocks; MPI requires it at the
   // beginning.
-  if (family == Family::reduce_scatter && call.in_place() && me > 0) {
+  if (made.family == Family::reduce_scatter && call.in_place() && me > 0) {
     uint64_t bytes = made.count * kernels::element_bytes(element);
     made.to = static_cast<char*>(call.recvbuf) + static_cast<uint64_t>(me) * bytes;
     made.afterwards = {call.recvbuf, made.to, bytes};
@@ -92,41 +85,22 @@ std::optional<NcclCall> reduction(const CollectiveCall& call, Family family, MPI
 
 }  // namespace
 
-std::optional<NcclCall> nccl_call_for(const CollectiveCall& call, const Regions& regions,
-                                      const CommPosition& position, int device) {
-  if (!coll::nccl()) return std::nullopt;
-  auto movement = [&](Family family, const void* from, MPI_Count bytes) {
-    return NcclCall{.family = family,
-                    .device = device,
-                    .from = from,
-                    .to = call.recvbuf,
-                    .count = static_cast<uint64_t>(bytes),
-                    .root = call.root};
-  };
-  switch (call.function) {
-    case Collective::bcast:
-      return movement(Family::bcast, call.recvbuf, regions.read.bytes + regions.written.bytes);
-    case Collective::allgather: {
-      MPI_Count block = packed_bytes(call.recvcount, call.recvtype);
-      const char* own = static_cast<const char*>(call.recvbuf) + position.rank * block;
-      return movement(Family::allgather, call.in_place() ? own : call.sendbuf, block);
-    }
-    case Collective::alltoall:
-      // NCCL cannot exchange blocks in place.
-      if (call.in_place()) return std::nullopt;
-      return movement(Family::alltoall, call.sendbuf, packed_bytes(call.recvcount, call.recvtype));
-    case Collective::allreduce:
-    case Collective::reduce:
-      return reduction(call, call.function == Collective::reduce ? Family::reduce : Family::allreduce,
-                       call.sendcount, position.rank, device);
-    case Collective::reduce_scatter_block:
-      return reduction(call, Family::reduce_scatter, call.recvcount, position.rank, device);
-    case Collective::reduce_scatter:
-      if (!equal_counts(call, position.size)) return std::nullopt;
-      return reduction(call, Family::reduce_scatter, call.recvcounts[0], position.rank, device);
-    default:
-      return std::nullopt;
-  }
+std::optional<NcclCall> nccl_call_for(const CollectiveCall& program_call, const CommPosition& position,
+                                      int device) {
+  if (!coll::nccl() || !program_call.shape().nccl) return std::nullopt;
+  const CollectiveCall call = in_blocks(program_call, position);
+  const Shape& shape = call.shape();
+  // NCCL's blocks have one length, and it cannot exchange them in place.
+  if (shape.has_arrays() || (call.in_place() && !shape.reduces() && shape.sent == Blocks::each))
+    return std::nullopt;
+  if (shape.reduces()) return reduction(call, call.sendcount, position.rank, device);
+  const MPI_Count block = packed_bytes(call.recvcount, call.recvtype);
+  return NcclCall{.family = shape.family,
+                  .device = device,
+                  .from = call.in_place() ? at_offset(call.recvbuf, position.rank * block) : call.sendbuf,
+                  .to = call.recvbuf,
+                  .count = static_cast<uint64_t>(block),
+                  .root = call.root};
 }
 
 }  // namespace fairlead::mpi

@@ -23,7 +23,7 @@ namespace {
 
 Capability capability_of(const CollectiveCall& call, const Regions& regions, bool device, bool has_work) {
   if (device) return has_work ? Capability::device : Capability::staged;
-  if (call.function == Collective::barrier) return Capability::host;
+  if (call.shape().sent == Blocks::none) return Capability::host;
   return regions.bytes() == 0 ? Capability::nothing : Capability::host;
 }
 
@@ -352,7 +352,7 @@ void CollectiveOperation::log_path(Traffic path) const {
                 : staged ? "staged"
                          : coll::row_of(work_.algorithm).name.data(),
                 staged ? to_string(why_staged_)
-                       : coll::choice().decided_by(family_of(call_.function), work_.largest_buffer,
+                       : coll::choice().decided_by(call_.shape().family, work_.largest_buffer,
                                                    state_->position().size, nccl ? Among::all : Among::own));
 }
 

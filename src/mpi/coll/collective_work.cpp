@@ -69,8 +69,9 @@ std::optional<packing::View> view_of(const void* buffer, const Block& block) {
 // other ranks.
 uint64_t largest_buffer(const CollectiveCall& call, const Regions& regions, const CommPosition& position) {
   auto bytes = static_cast<uint64_t>(std::max(regions.read.bytes, regions.written.bytes));
-  bool a_block_of_the_roots = (call.function == Collective::gather || call.function == Collective::scatter) &&
-                              call.root != position.rank;
+  const Shape& shape = call.shape();
+  const bool a_block_of_the_roots =
+      shape.is_even() && shape.is_rooted() && shape.has_a_block_for_each() && call.root != position.rank;
   return bytes * static_cast<uint64_t>(a_block_of_the_roots ? position.size : 1);
 }
 
@@ -78,104 +79,48 @@ class Planner {
  public:
   Planner(const CollectiveCall& call, const CommPosition& position, Algorithm algorithm, Work* work)
       : call_(call),
+        shape_(call.shape()),
+        sent_(call.sent()),
+        received_(call.received()),
         neighbors_(position.neighbors),
         work_(*work),
         me_(position.rank),
         size_(position.size),
-        algorithm_(algorithm) {}
+        algorithm_(algorithm),
+        root_(call.root == position.rank) {}
 
   bool plan(const Regions& regions) {
-    root_ = call_.root == me_;
-    switch (call_.function) {
-      case Collective::bcast:
-        return expose_source(regions.read) && plan_bcast();
-      case Collective::gather:
-      case Collective::gatherv:
-        return expose_source(regions.read) && (!root_ || fetch_blocks());
-      case Collective::scatter:
-      case Collective::scatterv:
-        if (!expose_source(regions.read)) return false;
-        if (root_) export_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, nullptr);
-        return call_.recvbuf == MPI_IN_PLACE || fetch(call_.root, {0, call_.recvcount, call_.recvtype});
-      case Collective::allgather:
-      case Collective::allgatherv:
-        if (!(call_.in_place() ? expose_own_block() : expose_source(regions.read))) return false;
-        if (!fetch_blocks()) return false;
-        if (algorithm_ == Algorithm::allgather_written) write_block_to_all();
-        return true;
-      case Collective::alltoall:
-      case Collective::alltoallv:
-      case Collective::alltoallw:
-        if (call_.in_place()) {
-          // Others fetch a copy, because each member overwrites its blocks while the others still fetch them.
-          if (!expose_source(regions.written)) return false;
-          work_.source.by_copy = true;
-          export_blocks(call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, call_.recvtypes);
-        } else {
-          if (!expose_source(regions.read)) return false;
-          export_blocks(call_.sendcount, call_.sendcounts, call_.sdispls, call_.sendtype, call_.sendtypes);
-        }
-        return fetch_blocks();
-      case Collective::reduce:
-      case Collective::allreduce:
-      case Collective::scan:
-      case Collective::exscan:
-      case Collective::reduce_scatter_block:
-      case Collective::reduce_scatter:
-        return plan_reduction(regions);
-      case Collective::neighbor_allgather:
-      case Collective::neighbor_allgatherv:
-        return expose_source(regions.read) && fetch_from_neighbors();
-      case Collective::neighbor_alltoall:
-      case Collective::neighbor_alltoallv:
-      case Collective::neighbor_alltoallw:
-        return expose_source(regions.read) && export_to_neighbors() && fetch_from_neighbors();
-      default:
-        return false;
-    }
+    if (shape_.reduces()) return plan_reduction(regions);
+    if (shape_.sent == Blocks::none || !expose(regions)) return false;
+    if (shape_.gets == Who::others) return root_ || plan_bcast();
+    if (shape_.among_neighbors)
+      return (call_.gathers_from_neighbors() || export_to_neighbors()) && fetch_from_neighbors();
+    const bool gets = is_among(shape_.gets, root_);
+    if (is_for_each(shape_.sent) && is_among(shape_.gives, root_))
+      export_blocks(call_.in_place() ? received_ : sent_);
+    if (shape_.received == Blocks::one)
+      return call_.recvbuf == MPI_IN_PLACE || fetch(call_.root, received_.block(0));
+    if (gets && !fetch_blocks()) return false;
+    if (algorithm_ == Algorithm::allgather_written) write_block_to_all();
+    return true;
   }
 
   // After plan(): the work of all ranks. No buffer of this one has gaps.
   void plan_of_all(const Regions& regions) {
-    constexpr Collective functions[] = {Collective::allreduce, Collective::reduce, Collective::bcast,
-                                        Collective::allgather, Collective::alltoall};
-    if (std::ranges::find(functions, call_.function) == std::end(functions)) return;
+    if (!shape_.nccl) return;
     coll::WorkOfAll all;
     uint64_t bytes_moved = 0;  // between GPUs and inside them
     // Only the root of MPI_Reduce has a receive count.
     const uint64_t unit = reduction_of_all_
                               ? reduction_of_all_->count * kernels::element_bytes(reduction_of_all_->element)
                               : static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype));
-    switch (call_.function) {
-      case Collective::allreduce:
-      case Collective::reduce:
-        if (!reduction_of_all_) return;
-        all.reduction = reduction_of_all_;
-        // To this GPU and on.
-        bytes_moved =
-            unit * static_cast<uint64_t>(call_.function == Collective::allreduce ? 2 * (size_ - 1) : size_);
-        break;
-      case Collective::bcast:
-        for (int to = 0; to < size_; ++to)
-          if (to != call_.root) all.transfers.push_back({call_.root, 0, to, 0, unit});
-        break;
-      case Collective::allgather:
-        if (size_ > ranks_of_blocks || !blocks_follow(call_.recvcount, call_.recvtype)) return;
-        for (int to = 0; to < size_; ++to)
-          for (int from = 0; from < size_; ++from)
-            if (from != to || !call_.in_place())
-              all.transfers.push_back({from, 0, to, place(from, unit), unit});
-        break;
-      case Collective::alltoall:
-        if (size_ > ranks_of_blocks || call_.in_place() || !blocks_follow(call_.recvcount, call_.recvtype) ||
-            !blocks_follow(call_.sendcount, call_.sendtype))
-          return;
-        for (int to = 0; to < size_; ++to)
-          for (int from = 0; from < size_; ++from)
-            all.transfers.push_back({from, place(to, unit), to, place(from, unit), unit});
-        break;
-      default:
-        break;
+    if (shape_.reduces()) {
+      if (!reduction_of_all_) return;
+      all.reduction = reduction_of_all_;
+      // To this GPU and on.
+      bytes_moved = unit * static_cast<uint64_t>(shape_.gets == Who::all ? 2 * (size_ - 1) : size_);
+    } else if (!add_transfers(unit, &all)) {
+      return;
     }
     const bool exported = work_.target.bytes > 0 && !work_.target.own;
     if (!exported && regions.written.bytes > 0)
@@ -184,7 +129,7 @@ class Planner {
                     .found = regions.written.found()};
     for (const coll::WorkOfAll::Transfer& transfer : all.transfers) bytes_moved += transfer.bytes;
     // Only the root of MPI_Reduce may be in place, so its signature does not tell.
-    const bool in_place = call_.in_place() && call_.function != Collective::reduce;
+    const bool in_place = call_.in_place() && shape_.gets != Who::root;
     all.signature = (unit * 64 + static_cast<uint64_t>(call_.function)) * 2 + in_place;
     if (unit == 0 || bytes_moved > static_cast<uint64_t>(options().coll_by_one)) return;
     work_.of_all = std::move(all);
@@ -196,6 +141,37 @@ class Planner {
   static uint64_t place(int block, uint64_t unit) { return static_cast<uint64_t>(block) * unit; }
   static bool blocks_follow(MPI_Count count, MPI_Datatype datatype) {
     return static_cast<MPI_Count>(extent_of(datatype)) * count == packed_bytes(count, datatype);
+  }
+
+  // Every block from where its rank has it to where the other one receives it.
+  bool add_transfers(uint64_t unit, coll::WorkOfAll* all) const {
+    const bool each_sent = is_for_each(shape_.sent), each_received = is_for_each(shape_.received);
+    if (shape_.has_a_block_for_each() && size_ > ranks_of_blocks) return false;
+    if ((each_sent && (call_.in_place() || !blocks_follow(call_.sendcount, call_.sendtype))) ||
+        (each_received && !blocks_follow(call_.recvcount, call_.recvtype)))
+      return false;
+    const bool by_root = shape_.gives == Who::root;
+    for (int to = 0; to < size_; ++to)
+      for (int from = by_root ? call_.root : 0; from < (by_root ? call_.root + 1 : size_); ++from)
+        if (is_among(shape_.gets, to == call_.root) && (from != to || !call_.in_place()))
+          all->transfers.push_back(
+              {from, each_sent ? place(to, unit) : 0, to, each_received ? place(from, unit) : 0, unit});
+    return true;
+  }
+
+  bool expose(const Regions& regions) {
+    // Nobody fetches what the root of MPI_Gather has in place.
+    if (!call_.in_place() || shape_.gets == Who::root) return expose_source(regions.read);
+    if (shape_.in_place == InPlace::own) {
+      Region own;
+      own.address = call_.recvbuf;
+      own.add(received_.block(me_));
+      return expose_source(own);
+    }
+    // Others fetch a copy, because each member overwrites its blocks while the others still fetch them.
+    const bool exposed = expose_source(regions.written);
+    work_.source.by_copy = true;
+    return exposed;
   }
 
   // Exposes all bytes between the first and the last of the region; for blocks with gaps, only the bytes that
@@ -228,24 +204,6 @@ class Planner {
     return true;
   }
 
-  // MPI_Allgather in place: this rank contributes its block of the receive buffer.
-  bool expose_own_block() {
-    Region own;
-    own.address = call_.recvbuf;
-    Block block = block_at(me_, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype, nullptr);
-    own.add(block.offset, block.count, block.datatype);
-    return expose_source(own);
-  }
-
-  static Block block_at(int member, MPI_Count count, Numbers<MPI_Count> counts,
-                        Numbers<MPI_Aint> displacements, MPI_Datatype datatype,
-                        const MPI_Datatype* datatypes) {
-    if (datatypes) return {displacements[member], counts[member], datatypes[member]};
-    MPI_Aint extent = extent_of(datatype);
-    if (counts) return {displacements[member] * extent, counts[member], datatype};
-    return {member * static_cast<MPI_Aint>(count) * extent, count, datatype};
-  }
-
   // The offset of the next block in the memory that this rank exports. Call it in the order of the blocks.
   uint64_t offset_of(const Block& block) {
     if (!packed_) return static_cast<uint64_t>(block.offset - first_);
@@ -254,10 +212,9 @@ class Planner {
     return position;
   }
 
-  void export_blocks(MPI_Count count, Numbers<MPI_Count> counts, Numbers<MPI_Aint> displacements,
-                     MPI_Datatype datatype, const MPI_Datatype* datatypes) {
+  void export_blocks(const CallSide& side) {
     for (int member = 0; member < size_; ++member) {
-      work_.offsets[member] = offset_of(block_at(member, count, counts, displacements, datatype, datatypes));
+      work_.offsets[member] = offset_of(side.block(member));
       work_.first_export[member] = static_cast<uint8_t>(member);
     }
   }
@@ -278,9 +235,7 @@ class Planner {
     for (int step = 1; step <= size_; ++step) {
       int member = (me_ + step) % size_;
       bool stays = call_.in_place() && member == me_;
-      if (!stays && !fetch(member, block_at(member, call_.recvcount, call_.recvcounts, call_.rdispls,
-                                            call_.recvtype, call_.recvtypes)))
-        return false;
+      if (!stays && !fetch(member, received_.block(member))) return false;
     }
     return true;
   }
@@ -309,8 +264,7 @@ class Planner {
     uint64_t offsets[coll::max_exports];
     for (int block = 0; block < blocks; ++block)
       if (neighbors_.out[static_cast<size_t>(block)] != MPI_PROC_NULL)
-        offsets[block] = offset_of(block_at(block, call_.sendcount, call_.sendcounts, call_.sdispls,
-                                            call_.sendtype, call_.sendtypes));
+        offsets[block] = offset_of(sent_.block(block));
     int parts = 0;
     for (int member = 0; member < size_; ++member) {
       work_.first_export[member] = static_cast<uint8_t>(parts);
@@ -324,10 +278,7 @@ class Planner {
     for (int block = 0; block < static_cast<int>(neighbors_.in.size()); ++block) {
       const Neighbors::Source& source = neighbors_.in[static_cast<size_t>(block)];
       if (source.rank == MPI_PROC_NULL) continue;
-      if (!fetch(source.rank,
-                 block_at(block, call_.recvcount, call_.recvcounts, call_.rdispls, call_.recvtype,
-                          call_.recvtypes),
-                 call_.gathers_from_neighbors() ? 0 : source.message))
+      if (!fetch(source.rank, received_.block(block), call_.gathers_from_neighbors() ? 0 : source.message))
         return false;
     }
     return true;
@@ -344,46 +295,37 @@ class Planner {
         !expose_vector(regions.written, 0, elements_of(regions.written), &work_.target))
       return false;
     part.sources_end = part.targets_end = size_;
-    switch (call_.function) {
-      case Collective::reduce:
+    if (shape_.reduction != Reduces::all) {
+      part.sources_end = me_ + (shape_.reduction == Reduces::up_to_own);
+      part.count = part.sources_end ? all : 0;
+      to_self(&part);
+      // MPI_Exscan has no result on rank 0.
+      if (part.count == 0) work_.target = {};
+    } else if (is_for_each(shape_.sent)) {
+      for (int member = 0; member < me_; ++member) part.first += static_cast<uint64_t>(count_of(member));
+      part.count = static_cast<uint64_t>(count_of(me_));
+      part.target_first = 0;
+      work_.target = {};
+      if (!expose_vector(regions.written, 0, part.count, &work_.target)) return false;
+      to_self(&part);
+    } else {
+      const bool to_root = shape_.gets == Who::root;
+      if (to_root) {
         part.targets_begin = call_.root;
         part.targets_end = call_.root + 1;
-        reduction_of_all_ = part;
-        reduction_of_all_->count = all;
-        if (algorithm_ == Algorithm::reduce_oneshot) {
-          part.count = root_ ? all : 0;
-          work_.source.own = work_.target.own = root_;
-        } else {
-          // The root reduces no slice: all bytes must go there already.
-          cut(all, size, size_ - 1, number_among_others(), &part);
-          if (root_) part.count = 0;
-        }
-        break;
-      case Collective::allreduce:
-        reduction_of_all_ = part;
-        reduction_of_all_->count = all;
-        if (algorithm_ == Algorithm::allreduce_oneshot) {
-          part.count = all;
-          to_self(&part);
-        } else {
-          cut(all, size, size_, me_, &part);
-        }
-        break;
-      case Collective::scan:
-      case Collective::exscan:
-        part.sources_end = me_ + (call_.function == Collective::scan);
-        part.count = part.sources_end ? all : 0;
+      }
+      reduction_of_all_ = part;
+      reduction_of_all_->count = all;
+      if (algorithm_ == Algorithm::reduce_oneshot) {
+        part.count = root_ ? all : 0;
+        work_.source.own = work_.target.own = root_;
+      } else if (algorithm_ == Algorithm::allreduce_oneshot) {
+        part.count = all;
         to_self(&part);
-        // MPI_Exscan has no result on rank 0.
-        if (part.count == 0) work_.target = {};
-        break;
-      default: {
-        for (int member = 0; member < me_; ++member) part.first += static_cast<uint64_t>(count_of(member));
-        part.count = static_cast<uint64_t>(count_of(me_));
-        part.target_first = 0;
-        work_.target = {};
-        if (!expose_vector(regions.written, 0, part.count, &work_.target)) return false;
-        to_self(&part);
+      } else {
+        cut(all, size, size_ - to_root, to_root ? number_among_others() : me_, &part);
+        // The root reduces no slice: all bytes must go there already.
+        if (to_root && root_) part.count = 0;
       }
     }
     if (part.count) work_.reduction = part;
@@ -435,7 +377,6 @@ class Planner {
   bool plan_bcast() {
     const Block block{0, call_.recvcount, call_.recvtype};
     uint64_t bytes = static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
-    if (root_) return true;
     if (algorithm_ == Algorithm::bcast_direct || bytes == 0) return fetch(call_.root, block);
     std::optional<packing::View> target = view_of(call_.recvbuf, block);
     if (!target) return false;
@@ -453,11 +394,13 @@ class Planner {
   }
 
   const CollectiveCall& call_;
+  const Shape& shape_;
+  const CallSide sent_, received_;
   const Neighbors& neighbors_;
   Work& work_;
-  int me_, size_;
-  Algorithm algorithm_;
-  bool root_ = false;
+  const int me_, size_;
+  const Algorithm algorithm_;
+  const bool root_;
   std::optional<Reduction> reduction_of_all_;
   MPI_Aint first_ = 0;  // of the source, relative to the buffer's address
   bool packed_ = false;
@@ -465,34 +408,6 @@ class Planner {
 };
 
 }  // namespace
-
-coll::Family family_of(Collective function) {
-  switch (function) {
-    case Collective::bcast:
-      return coll::Family::bcast;
-    case Collective::gather:
-    case Collective::gatherv:
-      return coll::Family::gather;
-    case Collective::scatter:
-    case Collective::scatterv:
-      return coll::Family::scatter;
-    case Collective::allgather:
-    case Collective::allgatherv:
-      return coll::Family::allgather;
-    case Collective::reduce:
-      return coll::Family::reduce;
-    case Collective::allreduce:
-      return coll::Family::allreduce;
-    case Collective::scan:
-    case Collective::exscan:
-      return coll::Family::scan;
-    case Collective::reduce_scatter_block:
-    case Collective::reduce_scatter:
-      return coll::Family::reduce_scatter;
-    default:
-      return coll::Family::alltoall;
-  }
-}
 
 bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, Ways allowed,
               coll::Work* work) {
@@ -503,13 +418,13 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
   if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
   work->device = std::max(reads, writes);
   if (allowed.by_nccl && read_dense && written_dense)
-    work->nccl = nccl_call_for(call, regions, position, work->device);
-  const coll::Family family = family_of(call.function);
+    work->nccl = nccl_call_for(call, position, work->device);
+  const coll::Family family = call.shape().family;
   const uint64_t bytes = largest_buffer(call, regions, position);
   auto [algorithm, nccl_first] =
       coll::choice().of_call(family, bytes, position.size, call.in_place(), work->nccl.has_value());
   // Of the blocks of MPI_Allgatherv no rank knows the places in the other ranks' buffers.
-  if (algorithm == Algorithm::allgather_written && call.function != Collective::allgather)
+  if (algorithm == Algorithm::allgather_written && call.shape().has_arrays())
     algorithm = Algorithm::allgather_kernel;
   work->algorithm = algorithm;
   work->largest_buffer = bytes;

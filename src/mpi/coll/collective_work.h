@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Translates a collective call into the terms of src/coll: the family whose algorithms it can take
-// (src/coll/choice.h), and work for the GPUs of a node (src/coll/work.h) where that is possible: all data
-// lies on one device, layouts have gaps only where kernels can move them, and a reduction has a predefined
-// operation on a type that the kernels support.
+// Translates a collective call into the terms of src/coll: work for the GPUs of a node (src/coll/work.h)
+// where that is possible: all data lies on one device, layouts have gaps only where kernels can move them,
+// and a reduction has a predefined operation on a type that the kernels support.
 
 #pragma once
 
@@ -15,8 +14,6 @@
 
 namespace fairlead::mpi {
 
-coll::Family family_of(Collective function);
-
 struct Ways {
   bool by_nccl;  // NCCL may execute the call
   bool by_one;   // one rank may do the work of all
@@ -27,7 +24,7 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
 
 // The same call for NCCL, where NCCL has an equivalent: for blocks of equal size, and for reductions whose
 // operation and type NCCL has. For contiguous data on one device.
-std::optional<coll::NcclCall> nccl_call_for(const CollectiveCall& call, const Regions& regions,
-                                            const CommPosition& position, int device);
+std::optional<coll::NcclCall> nccl_call_for(const CollectiveCall& call, const CommPosition& position,
+                                            int device);
 
 }  // namespace fairlead::mpi

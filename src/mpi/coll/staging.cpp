@@ -202,7 +202,7 @@ const void* StagedCall::send_argument(const CollectiveCall& call) const {
 void* StagedCall::receive_argument(const CollectiveCall& call) const {
   if (call.recvbuf == MPI_IN_PLACE) return MPI_IN_PLACE;
   // MPI_Bcast has only one buffer, and the root reads it.
-  bool root_of_bcast = call.function == Collective::bcast && read_.stands_for_device();
+  const bool root_of_bcast = call.shape().gets == Who::others && read_.stands_for_device();
   return root_of_bcast ? read_.address() : written_.address();
 }
 

@@ -68,7 +68,7 @@ class Staged {
   void add(Region* region, const void* address, MPI_Count count, MPI_Datatype datatype) {
     has_gaps |= !is_plain(datatype);
     region->address = const_cast<void*>(address);
-    region->add(0, count, datatype);
+    region->add({0, count, datatype});
   }
   Region origin_, compare_, result_;
   HostImage origin_image_, compare_image_, result_image_;

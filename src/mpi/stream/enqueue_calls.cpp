@@ -121,12 +121,6 @@ StartOperation start_of(const CollectiveCall& call) {
   };
 }
 
-// Not by the pointers: a rank without neighbours may pass null.
-bool has_arrays(Collective function) {
-  return function == Collective::reduce_scatter || function == Collective::alltoallv ||
-         function == Collective::neighbor_alltoallv || function == Collective::neighbor_alltoallw;
-}
-
 // The same for one with arrays, which the program may change after the call.
 StartOperation start_with_arrays(CollectiveCall call) {
   struct Kept {
@@ -178,7 +172,9 @@ CollectiveCall reduction(Collective function, const void* sendbuf, void* recvbuf
           .comm = comm,
           .sendbuf = sendbuf,
           .recvbuf = recvbuf,
+          .sendcount = count,
           .recvcount = count,
+          .sendtype = datatype,
           .recvtype = datatype,
           .op = op,
           .root = root};
@@ -213,7 +209,7 @@ int enqueue_collective(const CollectiveCall& call) {
   if (const auto result = enqueue_in_stream(call)) return *result;
   for (const void* buffer : {call.sendbuf, static_cast<const void*>(call.recvbuf)})
     (void)is_device(buffer);  // as classified()
-  return enqueue_operation(call.comm, has_arrays(call.function) ? start_with_arrays(call) : start_of(call));
+  return enqueue_operation(call.comm, call.shape().has_arrays() ? start_with_arrays(call) : start_of(call));
 }
 
 // Null: the communicator has a stream of Fairlead's, or nobody can enqueue on it.
@@ -328,8 +324,11 @@ FAIRLEAD_ENQUEUE(Bcast, (void* buffer, int count, MPI_Datatype datatype, int roo
                  (buffer, count, datatype, root, comm)) {
   return enqueue_collective({.function = Collective::bcast,
                              .comm = comm,
+                             .sendbuf = buffer,
                              .recvbuf = buffer,
+                             .sendcount = count,
                              .recvcount = count,
+                             .sendtype = datatype,
                              .recvtype = datatype,
                              .root = root});
 }

@@ -91,69 +91,34 @@ char* StreamCollective::place(char* scratch, int which, uint64_t most) {
 
 // ---- What ranks do in each function --------------------------------------------------------------------
 
-// Who gives its input to whom, and of what the buffers consist: one block of recvcount elements, or one for
-// each rank.
-struct StreamCollective::Shape {
-  Collective function;
-  enum Edges { all, from_root, to_root } edges;
-  bool reduces, blocks_in, blocks_out;
-
-  static const Shape* of(Collective function);
-  bool gives(int rank, int root) const { return edges != from_root || rank == root; }
-  bool gets(int rank, int root) const { return edges == all || (edges == to_root) == (rank == root); }
-};
-
-const StreamCollective::Shape* StreamCollective::Shape::of(Collective function) {
-  static constexpr Shape shapes[] = {
-      // function, edges, reduces, blocks of the input and of the result
-      {Collective::barrier, all, false, false, false},
-      {Collective::bcast, from_root, false, false, false},
-      {Collective::reduce, to_root, true, false, false},
-      {Collective::allreduce, all, true, false, false},
-      {Collective::reduce_scatter_block, all, true, true, false},
-      {Collective::allgather, all, false, false, true},
-      {Collective::alltoall, all, false, true, true},
-  };
-  const auto* found = std::ranges::find(shapes, function, &Shape::function);
-  return found == std::end(shapes) ? nullptr : found;
-}
-
 // Valid arguments give the same on all ranks.
 bool StreamCollective::takes(const CollectiveCall& call) const {
-  const Shape* shape = Shape::of(call.function);
-  if (!shape || call.root < 0 || call.root >= ranks_) return false;
-  if (call.function == Collective::barrier) return true;
+  const Shape& shape = call.shape();
+  if (call.root < 0 || call.root >= ranks_) return false;
+  if (shape.sent == Blocks::none) return true;
+  if (!shape.is_even()) return false;
   if (call.sendtype != MPI_DATATYPE_NULL && !call.in_place() && is_refused(call.sendcount, call.sendtype))
     return false;
   if (is_invalid(call.recvcount, call.recvtype) || is_refused(call.recvcount, call.recvtype)) return false;
   const auto unit = static_cast<uint64_t>(packed_bytes(call.recvcount, call.recvtype));
-  if (unit == 0 || unit > most_ / (shape->blocks_in || shape->blocks_out ? ranks_ : 1)) return false;
+  if (unit == 0 || unit > most_ / (shape.has_a_block_for_each() ? ranks_ : 1)) return false;
   ReduceOp op;
   Element element;
-  return !shape->reduces ||
+  return !shape.reduces() ||
          (kernel_for(call.op, call.recvtype, &op, &element) && reductions_ & bit_of(op, element));
 }
 
-StreamCollective::Buffer StreamCollective::input_of(const CollectiveCall& call, const Shape& shape,
-                                                    uint64_t unit) const {
-  const int blocks = shape.blocks_in ? ranks_ : 1;
+StreamCollective::Buffer StreamCollective::input_of(const CollectiveCall& call, uint64_t unit) const {
+  const int blocks = is_for_each(call.shape().sent) ? ranks_ : 1;
   const uint64_t bytes = unit * static_cast<uint64_t>(blocks);
-  Buffer input{call.recvbuf, call.recvcount * blocks, call.recvtype, bytes};
-  if (shape.edges == Shape::from_root) return input;
-  if (call.in_place()) {
-    if (shape.blocks_out && !shape.blocks_in)
-      input.address =
-          at_offset(call.recvbuf, me_ * static_cast<MPI_Aint>(call.recvcount) * extent_of(call.recvtype));
-    return input;
-  }
-  input.address = const_cast<void*>(call.sendbuf);
-  if (shape.reduces) return input;
-  return {input.address, call.sendcount * blocks, call.sendtype, bytes};
+  if (!call.in_place())
+    return {const_cast<void*>(call.sendbuf), call.sendcount * blocks, call.sendtype, bytes};
+  const MPI_Aint own = call.shape().in_place == InPlace::own ? call.received().block(me_).offset : 0;
+  return {at_offset(call.recvbuf, own), call.recvcount * blocks, call.recvtype, bytes};
 }
 
-StreamCollective::Buffer StreamCollective::result_of(const CollectiveCall& call, const Shape& shape,
-                                                     uint64_t unit) const {
-  const int blocks = shape.blocks_out ? ranks_ : 1;
+StreamCollective::Buffer StreamCollective::result_of(const CollectiveCall& call, uint64_t unit) const {
+  const int blocks = is_for_each(call.shape().received) ? ranks_ : 1;
   return {call.recvbuf, call.recvcount * blocks, call.recvtype, unit * static_cast<uint64_t>(blocks)};
 }
 
@@ -193,9 +158,9 @@ Error StreamCollective::take(device::Stream stream, const Plan& plan) const {
     return kernels::launch_copies(device_, stream, plan.taken.data(), plan.taken.size(), blocks_at_most,
                                   signal, &exchange);
   const Shape& shape = *plan.shape;
-  const uint64_t mine = shape.blocks_in ? plan.unit * static_cast<uint64_t>(me_) : 0;
+  const uint64_t mine = is_for_each(shape.sent) ? plan.unit * static_cast<uint64_t>(me_) : 0;
   auto source = [&](int rank) { return place(scratches_[static_cast<size_t>(rank)], 0, most_) + mine; };
-  if (shape.reduces && plan.result) {
+  if (shape.reduces() && plan.result) {
     const void* from[coll::max_members];
     for (int rank = 0; rank < ranks_; ++rank) from[rank] = source(rank);
     return kernels::launch_reduce(device_, stream, plan.op, plan.element, from, ranks_, &plan.result, 1,
@@ -205,9 +170,10 @@ Error StreamCollective::take(device::Stream stream, const Plan& plan) const {
   device::CopyItem items[coll::max_members];
   size_t count = 0;
   for (int rank = 0; rank < ranks_ && plan.result && plan.unit; ++rank)
-    if (shape.gives(rank, plan.root))
-      items[count++] = {static_cast<char*>(plan.result) + (shape.blocks_out ? plan.unit * rank : 0),
-                        source(rank), plan.unit};
+    if (is_among(shape.gives, rank == plan.root))
+      items[count++] = {
+          static_cast<char*>(plan.result) + (is_for_each(shape.received) ? plan.unit * rank : 0),
+          source(rank), plan.unit};
   return kernels::launch_copies(device_, stream, items, count, blocks_at_most, signal, &exchange);
 }
 
@@ -263,23 +229,21 @@ StreamCollective::Buffer StreamCollective::packed(char* address, uint64_t bytes)
 }
 
 std::optional<int> StreamCollective::enqueue(const CollectiveCall& call, const ByCpu& by_cpu) {
-  if (moves_blocks(call.function)) return enqueue_blocks(call, by_cpu);
+  const Shape& shape = call.shape();
+  if (!shape.knows_lengths()) return enqueue_blocks(call, by_cpu);
   if (!takes(call)) return std::nullopt;
-  const Shape& shape = *Shape::of(call.function);
-  const uint64_t unit = call.function == Collective::barrier
-                            ? 0
-                            : static_cast<uint64_t>(packed_bytes(call.recvcount, call.recvtype));
-  const bool gives = shape.gives(me_, call.root), gets = shape.gets(me_, call.root);
+  const uint64_t unit =
+      shape.sent == Blocks::none ? 0 : static_cast<uint64_t>(packed_bytes(call.recvcount, call.recvtype));
   Buffer input, result;
-  if (gives && unit) input = input_of(call, shape, unit);
-  if (gets && unit) result = result_of(call, shape, unit);
+  if (unit && gives(call, position_)) input = input_of(call, unit);
+  if (unit && gets(call, position_)) result = result_of(call, unit);
   const bool input_moves = !is_direct(&input), result_moves = !is_direct(&result);
 
   Plan plan{&shape, call.root, input_moves ? moved() : input.address, input.bytes, unit};
   plan.result = result_moves ? moved() : result.address;
   plan.memory[0] = input.memory;
   plan.memory[1] = result.memory;
-  if (shape.reduces) kernel_for(call.op, call.recvtype, &plan.op, &plan.element);
+  if (shape.reduces()) kernel_for(call.op, call.recvtype, &plan.op, &plan.element);
 
   std::vector<Work> before, after;
   if (input_moves) before.push_back(moving(input, packed(moved(), input.bytes)));

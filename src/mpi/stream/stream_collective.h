@@ -57,7 +57,6 @@ class StreamCollective {
   void keep_memory() { broken_ = true; }
 
  private:
-  struct Shape;
   struct Offer;
   struct Header;  // of the scratch
   // A block that another rank sends, and its number among those of that rank.
@@ -105,14 +104,13 @@ class StreamCollective {
   const char* join(const std::vector<Offer>& offers);
   void connect(const std::vector<Offer>& offers);
   bool takes(const CollectiveCall& call) const;
-  static bool moves_blocks(Collective function);
   std::optional<int> enqueue_blocks(const CollectiveCall& call, const ByCpu& by_cpu);
   int submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cpu, std::vector<Work> before,
              std::vector<Work> after);
   Work moving(const Buffer& from, const Buffer& to) const;
   static Buffer packed(char* address, uint64_t bytes);
-  Buffer input_of(const CollectiveCall& call, const Shape& shape, uint64_t unit) const;
-  Buffer result_of(const CollectiveCall& call, const Shape& shape, uint64_t unit) const;
+  Buffer input_of(const CollectiveCall& call, uint64_t unit) const;
+  Buffer result_of(const CollectiveCall& call, uint64_t unit) const;
   bool is_direct(Buffer* buffer) const;
   void begin_enqueuing();
   void end_enqueuing();

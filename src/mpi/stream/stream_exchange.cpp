@@ -13,15 +13,9 @@
 
 namespace fairlead::mpi {
 
-bool StreamCollective::moves_blocks(Collective function) {
-  return function == Collective::alltoallv || function == Collective::neighbor_allgather ||
-         function == Collective::neighbor_alltoall || function == Collective::neighbor_alltoallv ||
-         function == Collective::neighbor_alltoallw;
-}
-
 std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, const ByCpu& by_cpu) {
   const Edges& edges = call.among_neighbors() ? to_neighbors_ : to_all_;
-  if (edges.most == 0 || call.in_place()) return std::nullopt;
+  if (edges.most == 0 || call.sendbuf == MPI_IN_PLACE) return std::nullopt;
   Regions regions = regions_of(call, position_);
   if (regions.error() != MPI_SUCCESS) return std::nullopt;
   if (call.gathers_from_neighbors() && !regions.read.blocks.empty()) {

@@ -15,48 +15,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// Keeps the addresses: the host MPI gets them with the counts of the program, and MPICH refuses a null
-// address with a count even where it does not look at the buffer.
-void drop_send(CollectiveCall* call) {
-  call->sendcount = 0;
-  call->sendcounts = {};
-  call->sdispls = {};
-  call->sendtype = MPI_DATATYPE_NULL;
-}
-
-void drop_receive(CollectiveCall* call) {
-  call->recvcount = 0;
-  call->recvcounts = {};
-  call->rdispls = {};
-  if (call->function != Collective::reduce) call->recvtype = MPI_DATATYPE_NULL;
-}
-
-// Drops the arguments that are not significant on this rank: they may have any value, and no data is sent or
-// received by them.
-void drop_insignificant(CollectiveCall* call, const CommPosition& position) {
-  const bool root = position.inter ? call->root == MPI_ROOT : call->root == position.rank;
-  const bool leaf = !position.inter || (!root && call->root != MPI_PROC_NULL);
-  switch (call->function) {
-    case Collective::bcast:
-      if (!root && !leaf) drop_receive(call);
-      return;
-    case Collective::gather:
-    case Collective::gatherv:
-    case Collective::reduce:
-      if (!leaf) drop_send(call);
-      if (!root) drop_receive(call);
-      return;
-    case Collective::scatter:
-    case Collective::scatterv:
-      if (!leaf) drop_receive(call);
-      if (!root) drop_send(call);
-      return;
-    default:
-      return;
-  }
-}
-
-bool maybe_on_device(CollectiveCall* call) {
+bool maybe_on_device(CollectiveCall* call, const CommPosition& position) {
   // Blocks with datatypes of their own may lie anywhere; other buffers begin with their first block.
   auto is = [call](const void* buffer, bool any, MPI_Datatype datatype, const MPI_Datatype* datatypes) {
     if (buffer == MPI_IN_PLACE || !any) return false;
@@ -65,69 +24,38 @@ bool maybe_on_device(CollectiveCall* call) {
   };
   // A negative count is not for the host MPI: MPICH does not check those of reductions.
   const bool any_received = call->recvcount != 0 || call->recvcounts,
-             any_sent = call->sendcount != 0 || call->sendcounts ||
-                        (call->function == Collective::reduce_scatter && any_received);
-  return (!call->in_place() && is(call->sendbuf, any_sent, call->sendtype, call->sendtypes)) ||
-         is(call->recvbuf, any_received, call->recvtype, call->recvtypes);
+             any_sent = call->sendcount != 0 || call->sendcounts || (call->reduces() && any_received);
+  return (gives(*call, position) && is(call->sendbuf, any_sent, call->sendtype, call->sendtypes)) ||
+         (gets(*call, position) && is(call->recvbuf, any_received, call->recvtype, call->recvtypes));
 }
 
 // Does the call lack arrays of counts and displacements that this rank needs? Arrays without elements may be
 // null.
-bool lacks_arrays(const CollectiveCall& call, const CommPosition& position, bool root) {
-  const bool lacks_sent = !call.sendcounts || !call.sdispls,
-             lacks_received = !call.recvcounts || !call.rdispls;
-  switch (call.function) {
-    case Collective::gatherv:
-      return root && lacks_received;
-    case Collective::scatterv:
-      return root && lacks_sent;
-    case Collective::allgatherv:
-      return lacks_received;
-    case Collective::alltoallv:
-    case Collective::alltoallw:
-      return lacks_received || (!call.in_place() && lacks_sent);
-    case Collective::reduce_scatter:
-      return !call.recvcounts;
-    case Collective::neighbor_allgatherv:
-      return !position.neighbors.in.empty() && lacks_received;
-    case Collective::neighbor_alltoallv:
-    case Collective::neighbor_alltoallw:
-      return (!position.neighbors.in.empty() && lacks_received) ||
-             (!position.neighbors.out.empty() && lacks_sent);
-    default:
-      return false;
-  }
+bool lacks_arrays(const CollectiveCall& call, const CommPosition& position) {
+  const auto [sent, received] = array_lengths(call, position);
+  return (sent > 0 && (!call.sendcounts || !call.sdispls)) ||
+         (received > 0 && (!call.recvcounts || (!call.rdispls && !call.reduces())));
 }
 
-// Is the receive buffer MPI_IN_PLACE where that is invalid? It is valid only for a rank that receives its
-// part of what the root scatters.
-bool receives_in_place(const CollectiveCall& call, bool root) {
-  if (call.recvbuf != MPI_IN_PLACE) return false;
-  switch (call.function) {
-    case Collective::gather:
-    case Collective::gatherv:
-    case Collective::reduce:
-      return root;
-    case Collective::scatter:
-    case Collective::scatterv:
-      return false;
-    default:
-      return true;
-  }
+// Is the receive buffer MPI_IN_PLACE where that is invalid?
+bool receives_in_place(const CollectiveCall& call, const CommPosition& position) {
+  const InPlace valid = call.shape().in_place;
+  return call.recvbuf == MPI_IN_PLACE && valid != InPlace::result &&
+         (valid == InPlace::no || gets(call, position));
 }
 
 // Will the host MPI refuse the call, whatever its elements are?
 bool is_invalid(const CollectiveCall& call, const CommPosition& position) {
-  const bool root = position.inter ? call.root == MPI_ROOT : call.root == position.rank;
   return (!position.inter && (call.root < 0 || call.root >= position.size)) ||
-         (call.among_neighbors() && !position.topology) || lacks_arrays(call, position, root) ||
-         receives_in_place(call, root);
+         (call.among_neighbors() && !position.topology) || lacks_arrays(call, position) ||
+         receives_in_place(call, position);
 }
 
 // True if a quick check finds no bytes in the call.
 bool maybe_empty(const CollectiveCall& call, const CommPosition& position) {
   if (call.among_neighbors() && position.neighbors.none()) return true;
-  return call.function != Collective::barrier && call.sendcount == 0 && call.recvcount == 0;
+  return call.shape().sent != Blocks::none && (call.sendcount == 0 || !gives(call, position)) &&
+         (call.recvcount == 0 || !gets(call, position));
 }
 
 void add_bytes_of(const CollectiveCall& call, const CommPosition& position) {
@@ -148,7 +76,7 @@ void count_wrong_call(CommunicatorState& state, bool blocking) {
 
 int error_of(const CollectiveCall& call, const Regions& regions) {
   if (regions.error() != MPI_SUCCESS || !regions.aliased) return regions.error();
-  return error_of_aliasing(call.function == Collective::reduce);
+  return error_of_aliasing(call.reduces() && call.shape().gets == Who::root);
 }
 
 int raise_error_of_arguments(const CollectiveCall& call, int error, CommunicatorState& state, bool blocking) {
@@ -171,9 +99,9 @@ std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool 
     count_wrong_call(*state, blocking);
     return nullptr;
   }
-  drop_insignificant(call, state->position());
   if (recording()) add_bytes_of(*call, state->position());
-  if (call->must_agree || call->asks || goes_between_nodes(*call) || maybe_on_device(call)) return state;
+  if (call->must_agree || call->asks || goes_between_nodes(*call) || maybe_on_device(call, state->position()))
+    return state;
   if (!state->known()) {
     if (!blocking) return state;
     state->join();
@@ -218,7 +146,6 @@ int init_collective(CollectiveCall call, MPI_Request* request, const HostForm& h
   if (call.comm == MPI_COMM_NULL) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
   std::shared_ptr<CommunicatorState> state = communicator_state_of(call.comm);
   if (is_invalid(call, state->position())) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
-  drop_insignificant(&call, state->position());
   Regions regions = regions_of(call, state->position());
   if (int error = error_of(call, regions); error != MPI_SUCCESS)
     return raise_error(call.comm, error, "a persistent collective whose arguments are wrong");
@@ -281,8 +208,8 @@ int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype da
   Regions regions;
   regions.read.address = const_cast<void*>(inbuf);
   regions.written.address = inoutbuf;
-  regions.read.add(0, count, datatype);
-  regions.written.add(0, count, datatype);
+  regions.read.add({0, count, datatype});
+  regions.written.add({0, count, datatype});
   regions.written_is_read = true;
   const CollectiveCall call{Collective::reduce, comm_self(), inbuf, inoutbuf};
   StagedCall staged;

@@ -11,7 +11,6 @@
 #include "coll/choice.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/algorithm_log.h"
-#include "mpi/coll/collective_work.h"
 #include "mpi/coll/nodes/hierarchical_collective.h"
 #include "mpi/coll/nodes/message_collective.h"
 #include "mpi/coll/nodes/segmented_operation.h"
@@ -81,8 +80,8 @@ bool pays(const CollectiveCall& call, const CommunicatorState& state, uint64_t l
 // The class of the call in the agreement on memory: the bytes of its longer buffer, or 0 if no rank knows
 // that of the others. Nothing if the call is staged whatever its memory is. The same on all ranks.
 std::optional<uint64_t> length_between_nodes(const CollectiveCall& call, const CommunicatorState& state) {
-  if (!state.spans_nodes() || coll::choice().must_stage(family_of(call.function))) return std::nullopt;
-  if (MessageCollective::serves(call.function)) return 0;
+  if (!state.spans_nodes() || coll::choice().must_stage(call.shape().family)) return std::nullopt;
+  if (MessageCollective::serves(call)) return 0;
   const std::optional<uint64_t> bytes = SegmentedStaging::length_of(call, state.position());
   return bytes && pays(call, state, *bytes) ? bytes : std::nullopt;
 }
@@ -154,7 +153,7 @@ void decline_between_nodes(const CollectiveCall& call, CommunicatorState& state)
 
 std::optional<int> run_between_nodes(const CollectiveCall& call, Regions& regions,
                                      const std::shared_ptr<CommunicatorState>& kept) {
-  if (MessageCollective::serves(call.function)) return run_by_messages(call, regions, kept);
+  if (MessageCollective::serves(call)) return run_by_messages(call, regions, kept);
   CommunicatorState& state = *kept;
   const uint64_t length = *SegmentedStaging::length_of(call, state.position());
   const bool is_long = length >= hierarchy_from();

@@ -361,10 +361,8 @@ class HierarchicalCollective {
   }
 
   int node_bcast(void* buffer, int bytes) {
-    CollectiveCall call{Collective::bcast, hierarchy_.node()};
-    call.recvbuf = buffer;
-    call.recvcount = bytes;
-    call.recvtype = MPI_BYTE;
+    CollectiveCall call{Collective::bcast, hierarchy_.node(), buffer, buffer, bytes, bytes};
+    call.sendtype = call.recvtype = MPI_BYTE;
     call.root = hierarchy_.local_rank_of(call_.root);
     return in_node(call, [=](const void*, void* recvbuf) {
       return real.Bcast(recvbuf, bytes, MPI_BYTE, call.root, call.comm);

@@ -37,18 +37,6 @@ int rank_of(const Block& block) {
 
 }  // namespace
 
-bool MessageCollective::serves(Collective function) {
-  switch (function) {
-    case Collective::gatherv:
-    case Collective::scatterv:
-    case Collective::alltoallv:
-    case Collective::alltoallw:
-      return true;
-    default:
-      return function >= Collective::neighbor_allgather;
-  }
-}
-
 MessageCollective::MessageCollective(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call,
                                      Regions regions, Form form, std::shared_ptr<MPI_Comm> messages)
     : Operation(call.comm),
@@ -82,7 +70,7 @@ void MessageCollective::find_parts() {
   };
   out_ = {};
   in_ = {};
-  const bool to_all = call_.gathers_from_neighbors(), to_root = call_.function == Collective::gatherv;
+  const bool to_all = call_.gathers_from_neighbors(), to_root = call_.shape().gets == Who::root;
   const Region& read = call_.in_place() && !to_root ? regions_.written : regions_.read;
   for (const Block& block : read.blocks) {
     if (to_all)
@@ -97,7 +85,7 @@ void MessageCollective::find_parts() {
       const Neighbors::Source& source = neighbors.in[block.index];
       add(in_, regions_.written, block, source.rank, source.message);
     } else {
-      add(in_, regions_.written, block, call_.function == Collective::scatterv ? call_.root : rank_of(block));
+      add(in_, regions_.written, block, call_.shape().gives == Who::root ? call_.root : rank_of(block));
     }
   }
   std::ranges::stable_sort(in_.parts, {}, &Part::number);

@@ -34,7 +34,7 @@ namespace fairlead::mpi {
 
 class MessageCollective : public Operation {
  public:
-  static bool serves(Collective function);
+  static bool serves(const CollectiveCall& call) { return !call.shape().knows_lengths(); }
   // `messages` is a duplicate of the call's communicator that returns errors. Persistent collectives need
   // another tag than others: they are started in an order of their own.
   enum class Form { blocking, nonblocking, persistent };

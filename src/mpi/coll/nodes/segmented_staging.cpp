@@ -16,40 +16,6 @@
 namespace fairlead::mpi {
 namespace {
 
-enum class Who { all, root, others };
-// What a buffer holds: one block, or a block for each rank.
-enum class Holds { one, each };
-
-// What each function reads and writes whose blocks have one length.
-struct Shape {
-  Collective function;
-  Who readers;
-  Holds reads;
-  Who writers;
-  Holds writes;
-};
-constexpr Shape shapes[] = {
-    {Collective::bcast, Who::root, Holds::one, Who::others, Holds::one},
-    {Collective::gather, Who::all, Holds::one, Who::root, Holds::each},
-    {Collective::scatter, Who::root, Holds::each, Who::all, Holds::one},
-    {Collective::allgather, Who::all, Holds::one, Who::all, Holds::each},
-    {Collective::alltoall, Who::all, Holds::each, Who::all, Holds::each},
-    {Collective::reduce, Who::all, Holds::one, Who::root, Holds::one},
-    {Collective::allreduce, Who::all, Holds::one, Who::all, Holds::one},
-    {Collective::scan, Who::all, Holds::one, Who::all, Holds::one},
-    {Collective::exscan, Who::all, Holds::one, Who::all, Holds::one},
-    {Collective::reduce_scatter_block, Who::all, Holds::each, Who::all, Holds::one},
-};
-
-const Shape* shape_of(Collective function) {
-  auto shape = std::ranges::find(shapes, function, &Shape::function);
-  return shape == std::end(shapes) ? nullptr : shape;
-}
-
-bool is_among(Who who, bool root) {
-  return who == Who::all || (who == Who::root) == root;
-}
-
 // Bytes that stay together.
 uint64_t element_of(const CollectiveCall& call) {
   return call.reduces() ? reduced_element_bytes(call.recvtype) : 1;
@@ -79,9 +45,7 @@ uint64_t grain_of(uint64_t element) {
 }
 
 uint64_t blocks_in(const CollectiveCall& call, const CommPosition& position) {
-  const Shape* shape = shape_of(call.function);
-  const bool each = !shape || shape->reads == Holds::each || shape->writes == Holds::each;
-  return each ? static_cast<uint64_t>(position.size) : 1;
+  return call.shape().has_a_block_for_each() ? static_cast<uint64_t>(position.size) : 1;
 }
 
 uint64_t part_of_block(uint64_t blocks, uint64_t segment) {
@@ -103,32 +67,23 @@ std::optional<uint64_t> bytes_to_cut(const CollectiveCall& call, const CommPosit
 
 std::optional<uint64_t> SegmentedStaging::length_of(const CollectiveCall& program_call,
                                                     const CommPosition& position) {
-  const CollectiveCall* call = &program_call;
-  std::optional<CollectiveCall> same;
-  if (call->function == Collective::reduce_scatter) {
-    call = &same.emplace(in_blocks(*call, position));
-    if (!call->recvcounts) return std::nullopt;
-    if (call->function == Collective::reduce_scatter)
-      return bytes_to_cut(*call, position, sum_of_counts(*call, position), call->recvtype);
-  }
-  if (call->function == Collective::allgatherv && call->recvcounts)
-    return bytes_to_cut(*call, position, sum_of_counts(*call, position), call->recvtype);
-  const Shape* shape = shape_of(call->function);
-  if (!shape) return std::nullopt;
+  const CollectiveCall call = in_blocks(program_call, position);
+  const Shape& shape = call.shape();
+  if (!shape.knows_lengths() || shape.sent == Blocks::none) return std::nullopt;
+  if (shape.has_arrays() && !call.recvcounts) return std::nullopt;
+  if (shape.has_arrays()) return bytes_to_cut(call, position, sum_of_counts(call, position), call.recvtype);
   // On each rank the arguments of one side are significant; those of the other may be.
-  const bool sends = is_among(shape->readers, call->root == position.rank) &&
-                     call->function != Collective::bcast && !call->in_place();
-  const bool by_sent = sends || call->reduces();
-  const uint64_t blocks = blocks_in(*call, position);
-  std::optional<uint64_t> bytes = bytes_to_cut(*call, position, by_sent ? call->sendcount : call->recvcount,
-                                               by_sent ? call->sendtype : call->recvtype);
+  const bool sends = gives(call, position) && !call.in_place(), by_sent = sends || call.reduces();
+  const uint64_t blocks = blocks_in(call, position);
+  std::optional<uint64_t> bytes = bytes_to_cut(call, position, by_sent ? call.sendcount : call.recvcount,
+                                               by_sent ? call.sendtype : call.recvtype);
   if (bytes && *bytes > device::longest_pitch && blocks > 1) return std::nullopt;
   if (bytes) *bytes *= blocks;
   return bytes;
 }
 
 bool SegmentedStaging::is_even(const CollectiveCall& call, const CommPosition& position) {
-  return shape_of(in_blocks(call, position).function) != nullptr;
+  return in_blocks(call, position).shape().is_even();
 }
 
 uint64_t SegmentedStaging::segments_of(const CollectiveCall& call, const CommPosition& position,
@@ -146,12 +101,12 @@ SegmentedStaging::SegmentedStaging(const CollectiveCall& call, const CommPositio
       comm_(comm),
       element_(element_of(call_)),
       segment_(segment) {
-  if (call_.function == Collective::reduce_scatter)
-    describe_reduce_scatter();
-  else if (call_.function == Collective::allgatherv)
-    describe_allgatherv();
-  else
+  if (call_.shape().is_even())
     describe_even();
+  else if (call_.reduces())
+    describe_reduce_scatter();
+  else
+    describe_allgatherv();
 }
 
 // Adds blocks of one length that follow each other.
@@ -165,21 +120,16 @@ void SegmentedStaging::add_blocks(Side& side, void* address, MPI_Count count, MP
 }
 
 void SegmentedStaging::describe_even() {
-  const Shape& shape = *shape_of(call_.function);
-  const bool root = call_.root == position_.rank;
   const uint64_t each = static_cast<uint64_t>(position_.size);
-  const bool bcast = call_.function == Collective::bcast, in_place = bcast || call_.in_place();
-  const uint64_t reads = is_among(shape.readers, root) ? shape.reads == Holds::each ? each : 1 : 0;
-  const uint64_t writes = is_among(shape.writers, root) && call_.recvbuf != MPI_IN_PLACE
-                              ? shape.writes == Holds::each ? each : 1
+  const uint64_t reads = gives(call_, position_) ? is_for_each(call_.shape().sent) ? each : 1 : 0;
+  const uint64_t writes = gets(call_, position_) && call_.recvbuf != MPI_IN_PLACE
+                              ? is_for_each(call_.shape().received) ? each : 1
                               : 0;
-  if (reads && bcast)
-    add_blocks(read_, call_.recvbuf, call_.recvcount, call_.recvtype, 1);
-  else if (reads && !in_place)
+  if (reads && !call_.in_place())
     add_blocks(read_, const_cast<void*>(call_.sendbuf), call_.sendcount, call_.sendtype, reads);
   read_.is_read = true;
   if (writes == 0) return;
-  written_.is_read = reads && in_place;
+  written_.is_read = reads && call_.in_place();
   add_blocks(written_, call_.recvbuf, call_.recvcount, call_.recvtype,
              written_.is_read ? std::max(reads, writes) : writes);
   if (!written_.is_read) return;

@@ -100,9 +100,8 @@ class SegmentedStaging {
   void describe_allgatherv();
   coll::Slices parts_of(uint64_t bytes) const;
   uint64_t room_of(const Side& side) const;
-  // MPI_Exscan leaves the receive buffer of the first rank alone.
   Padding padding() const { return call_.reduces() ? Padding::kept : Padding::removed; }
-  bool has_result() const { return call_.function != Collective::exscan || position_.rank > 0; }
+  bool has_result() const { return mpi::has_result(call_, position_); }
   void lay_out(const Side& side, Half& half, uint64_t segment) const;
   void copy(const Side& side, Half& half, uint64_t segment, bool out);
   bool copied(Half& half, bool wait);

@@ -23,8 +23,11 @@ FAIRLEAD_MPI(Bcast, (void* buffer, int count, MPI_Datatype datatype, int root, M
   CallRecord record(Function::Bcast);
   if (!intercepting()) return real.Bcast(buffer, count, datatype, root, comm);
   CollectiveCall call{Collective::bcast, comm};
+  call.sendbuf = buffer;
   call.recvbuf = buffer;
+  call.sendcount = count;
   call.recvcount = count;
+  call.sendtype = datatype;
   call.recvtype = datatype;
   call.root = root;
   return collective(call, [=](const void*, void* recvbuf) {
@@ -36,8 +39,11 @@ FAIRLEAD_MPI(Bcast_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, int
   CallRecord record(Function::Bcast_c);
   if (!intercepting()) return real.Bcast_c(buffer, count, datatype, root, comm);
   CollectiveCall call{Collective::bcast, comm};
+  call.sendbuf = buffer;
   call.recvbuf = buffer;
+  call.sendcount = count;
   call.recvcount = count;
+  call.sendtype = datatype;
   call.recvtype = datatype;
   call.root = root;
   return collective(call, [=](const void*, void* recvbuf) {
@@ -600,8 +606,11 @@ FAIRLEAD_MPI(Ibcast, (void* buffer, int count, MPI_Datatype datatype, int root, 
   CallRecord record(Function::Ibcast);
   if (!intercepting()) return real.Ibcast(buffer, count, datatype, root, comm, request);
   CollectiveCall call{Collective::bcast, comm};
+  call.sendbuf = buffer;
   call.recvbuf = buffer;
+  call.sendcount = count;
   call.recvcount = count;
+  call.sendtype = datatype;
   call.recvtype = datatype;
   call.root = root;
   return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void* recvbuf,
@@ -615,8 +624,11 @@ FAIRLEAD_MPI(Ibcast_c, (void* buffer, MPI_Count count, MPI_Datatype datatype, in
   CallRecord record(Function::Ibcast_c);
   if (!intercepting()) return real.Ibcast_c(buffer, count, datatype, root, comm, request);
   CollectiveCall call{Collective::bcast, comm};
+  call.sendbuf = buffer;
   call.recvbuf = buffer;
+  call.sendcount = count;
   call.recvcount = count;
+  call.sendtype = datatype;
   call.recvtype = datatype;
   call.root = root;
   return start_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void* recvbuf,
@@ -1227,8 +1239,11 @@ FAIRLEAD_MPI(Bcast_init, (void* buffer, int count, MPI_Datatype datatype, int ro
   CallRecord record(Function::Bcast_init);
   if (!intercepting()) return real.Bcast_init(buffer, count, datatype, root, comm, info, request);
   CollectiveCall call{Collective::bcast, comm};
+  call.sendbuf = buffer;
   call.recvbuf = buffer;
+  call.sendcount = count;
   call.recvcount = count;
+  call.sendtype = datatype;
   call.recvtype = datatype;
   call.root = root;
   return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void* recvbuf,
@@ -1243,8 +1258,11 @@ FAIRLEAD_MPI(Bcast_init_c, (void* buffer, MPI_Count count, MPI_Datatype datatype
   CallRecord record(Function::Bcast_init_c);
   if (!intercepting()) return real.Bcast_init_c(buffer, count, datatype, root, comm, info, request);
   CollectiveCall call{Collective::bcast, comm};
+  call.sendbuf = buffer;
   call.recvbuf = buffer;
+  call.sendcount = count;
   call.recvcount = count;
+  call.sendtype = datatype;
   call.recvtype = datatype;
   call.root = root;
   return init_collective(call, request, [=](const CollectiveCall&, MPI_Comm comm, const void*, void* recvbuf,
