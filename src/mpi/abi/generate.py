@@ -173,7 +173,7 @@ def record_and_forward(form, forward):
     return [record, f"if (!intercepting()) {forward}"]
 
 
-# Functions of these families hand their arguments to src/mpi/coll/entry/collective.h by one pattern.
+# Functions of these families hand their arguments to src/mpi/coll/entry/collective.h.
 COLLECTIVE_FAMILIES = ("collective", "neighborhood")
 # Parameters of a collective that stand for both buffers: the fields of CollectiveCall they are.
 FIELDS = {"buffer": ["sendbuf", "recvbuf"], "count": ["sendcount", "recvcount"], "datatype": ["sendtype", "recvtype"]}
@@ -194,7 +194,7 @@ def array_length(p, row):
     sends = p.name in ("sendcounts", "sdispls", "sendtypes")
     if row.family == "neighborhood":
         return "destinations_of(comm)" if sends else "sources_of(comm)"
-    if "reduce_scatter" in row.name.lower():
+    if not {"sendtype", "sendtypes"} & {q.name for q in row.parameters}:  # reduces
         return "members_of(comm)"
     if any(q.name == "root" for q in row.parameters):
         return "peers_at_root(root, comm)"
@@ -211,52 +211,83 @@ def has_earlier_name(form):
     return is_collective(form) and form.name.endswith("_init")
 
 
+# The fields of CollectiveCall, in their order.
+CALL_FIELDS = ["function", "comm", "sendbuf", "recvbuf", "sendcount", "recvcount", "sendcounts", "recvcounts", "sdispls",
+               "rdispls", "sendtype", "recvtype", "sendtypes", "recvtypes", "op", "root", "large"]
+
+
+def collective_call(form, function):
+    """The arguments as a CollectiveCall."""
+    fields = {"function": f"Collective::{function.lower()}", "large": "true" if form.large else None}
+    for p in form.row.parameters:
+        fields |= dict.fromkeys(fields_of(p, form.row), p.name)
+    return "{" + ", ".join(f".{field} = {fields[field]}" for field in CALL_FIELDS if fields.get(field)) + "}"
+
+
+def nonblocking(name):
+    return "I" + name[0].lower() + name[1:]
+
+
 def collective(form):
     name = form.row.name.removesuffix("_init")
     persistent, starts = name != form.row.name, form.row.call == "starts"
-    function = name.lower()[1:] if starts else name.lower()
-    fields = [f"CollectiveCall call{{Collective::{function}, comm}};"]
-    passed = []
-    arrays = {}
-    for p in form.row.parameters:
-        passed.append("recvbuf" if p.name == "buffer" else p.name)
-        if p.name in ("comm", "request", "info"):
-            continue
-        names = fields_of(p, form.row)
-        fields += [f"call.{field} = {p.name};" for field in names]
-        if p.array:
-            word = TYPE_WORDS.get(p.type, (p.type, p.type))[form.large]
-            arrays[p.name] = f"call.{names[0]}" + ("" if p.type == "MPI_Datatype" else f".as<{word}>()")
+    call = collective_call(form, name[1:] if starts else name)
     verb = "init_collective" if persistent else "start_collective" if starts else "collective"
-    request = ", MPI_Request* request" if persistent or starts else ""
+    further = ", info, request" if persistent else ", request" if starts else ""
     head = wrap(f'FAIRLEAD_MPI({form.name}, ({form.declarations()})) {{')
-    arguments = ", ".join(p.name for p in form.row.parameters)
-    in_host = form.name
-    if persistent:
-        # Each start is a call of the nonblocking form.
-        in_host = "I" + name[0].lower() + name[1:] + ("_c" if form.large else "")
-        passed.remove("info")
-    given = ""
-    if request:
-        # The arrays are the call's, which may be copies.
-        given = f"const CollectiveCall&{' call' if arrays else ''}, MPI_Comm comm, "
-        passed = [arrays.get(word, word) for word in passed]
-    buffers = " ".join(["const void*", *(["sendbuf"] if "sendbuf" in passed else [])])
-    buffers += ", " + " ".join(["void*", *(["recvbuf"] if "recvbuf" in passed else [])])
-    call = f"return {verb}(call{', request' if request else ''}, [=]({given}{buffers}{request}) {{"
-    body = [f"CallRecord record(Function::{form.name});",
-            f"if (!intercepting()) return real.{form.name}({arguments});", *fields, call,
-            f"  return real.{in_host}({', '.join(passed)});", "});"]
+    body = wrap(f"  return {verb}(Function::{form.name}, {call}{further});", " " * 6)
     earlier = [f"FAIRLEAD_EARLIER_NAME({form.name})"] if has_earlier_name(form) else []
-    return "\n".join(["", head, *(wrap("  " + line, " " * 6) for line in body), "}", *earlier])
+    return "\n".join(["", head, body, "}", *earlier])
 
 
 def collectives(forms):
-    what = "The collective functions: each names its arguments and how the host MPI is called."
-    return [*opening("//", what), '#include "mpi/coll/entry/collective.h"',
-            '#include "mpi/core/record.h"', "", "using namespace fairlead::mpi;", "",
+    what = "The collective functions: each names its arguments."
+    return [*opening("//", what), '#include "mpi/coll/entry/collective.h"', "", "using namespace fairlead::mpi;", "",
             "// clang-format off",
             *(guarded(form, collective(form)) for form in forms if is_collective(form))]
+
+
+def host_call(row):
+    """A collective in the host MPI, in any of its forms."""
+    def argument(p):
+        field = fields_of(p, row)[-1]
+        if field in ("comm", "sendbuf", "recvbuf"):
+            return f"host.{field}"
+        return f"HostCount{{host.call.{field}}}" if p.type == "count" and not p.array else f"host.call.{field}"
+
+    ordinary = [row.name, nonblocking(row.name), f"{row.name}_init"]
+    large = ordinary if row.large_action == "-" else [f"{name}_c" for name in ordinary]
+    forms = ", ".join(f"&Real::{name}" for name in (*ordinary, *large))
+    arguments = ", ".join(map(argument, row.parameters))
+    return "\n".join(["template <>", f"int in_host<Collective::{row.name.lower()}>(const HostCall& host) {{",
+                      wrap(f"  return host.by<{forms}>({arguments});", " " * 6), "}"])
+
+
+def host_calls(forms):
+    what = "The collectives in the host MPI: for each function its forms and their arguments."
+    return [*opening("//", what), "// clang-format off",
+            *(host_call(form.row) for form in forms
+              if is_collective(form) and not form.large and form.row.call == "blocks" and not has_earlier_name(form))]
+
+
+def enqueued_name(form):
+    return f"{form.row.name}_enqueue{'_c' if form.large else ''}"
+
+
+def enqueued_collective(form):
+    arguments = ", ".join(p.name for p in form.row.parameters)
+    function = nonblocking(form.row.name) + ("_c" if form.large else "")
+    return "\n".join(["", wrap(f"FAIRLEAD_ENQUEUE_AS({enqueued_name(form)}, ({form.declarations()}),"),
+                      wrap(f"    ({arguments})) {{"),
+                      wrap(f"  return enqueue_collective(Function::{function}, "
+                           f"{collective_call(form, form.row.name)});", " " * 6), "}"])
+
+
+def enqueued_collectives(forms):
+    what = "The collectives that are enqueued on the stream of a communicator, for enqueue_calls.cpp."
+    return [*opening("//", what), "// clang-format off",
+            *(enqueued_collective(form) for form in forms
+              if is_collective(form) and enqueued_name(form) in STREAM_FUNCTIONS)]
 
 
 # One-sided accesses hand their arguments to src/mpi/rma/one_sided.h by one pattern.
@@ -644,10 +675,12 @@ def outputs(rows):
         "src/mpi/abi/generated/large_count_functions.cpp": large_count_fallback(forms),
         "src/mpi/abi/generated/real_slots.inc": real_slots(forms),
         "src/mpi/coll/entry/generated/collectives.cpp": collectives(forms),
+        "src/mpi/coll/generated/host_calls.inc": host_calls(forms),
         "src/mpi/file/generated/file_calls.cpp": file_calls(forms),
         "src/mpi/fortran/generated/fortran.cpp": fortran(forms),
         "src/mpi/job/generated/wrappers.cpp": wrappers(forms),
         "src/mpi/rma/generated/one_sided.cpp": one_sided(forms),
+        "src/mpi/stream/generated/enqueued_collectives.inc": enqueued_collectives(forms),
         "docs/reference/coverage.md": coverage(rows),
     }
     return {ROOT / path: "\n".join(lines) + "\n" for path, lines in files.items()}

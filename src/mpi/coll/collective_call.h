@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "mpi/abi/host_mpi.h"
@@ -30,13 +29,8 @@ class Numbers {
   explicit operator bool() const { return narrow_ || wide_; }
   bool same_as(const Numbers& other) const { return narrow_ == other.narrow_ && wide_ == other.wide_; }
   // The array in the caller's form, for the host MPI function of the same form.
-  template <class Number>
-  const Number* as() const {
-    if constexpr (std::is_same_v<Number, int>)
-      return narrow_;
-    else
-      return wide_;
-  }
+  operator const int*() const { return narrow_; }
+  operator const Wide*() const { return wide_; }
   // Replaces the array by a copy of the same numbers.
   template <class Copy>
   void move_to(const Copy& copy) {
@@ -88,6 +82,7 @@ struct CollectiveCall {
   const MPI_Datatype *sendtypes = nullptr, *recvtypes = nullptr;
   MPI_Op op = MPI_OP_NULL;
   int root = 0;
+  bool large = false;       // in the large-count form
   device::Found found{};    // for one of the buffers; found by the interception
   bool must_agree = false;  // the ranks agree on its memory first (between_nodes.h)
   // The same on all ranks (between_nodes.h).

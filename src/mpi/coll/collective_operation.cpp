@@ -9,6 +9,7 @@
 #include "coll/nccl_library.h"
 #include "mpi/coll/algorithm_log.h"
 #include "mpi/coll/collective_work.h"
+#include "mpi/coll/host_call.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/request.h"
 #include "mpi/core/stream_check.h"
@@ -30,14 +31,14 @@ Capability capability_of(const CollectiveCall& call, const Regions& regions, boo
 }  // namespace
 
 CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call,
-                                         Regions regions, Form form, HostForm host)
+                                         Regions regions, Form form, std::shared_ptr<MPI_Comm> lent)
     : Operation(call.comm),
       state_(std::move(state)),
       question_(call.asks ? state_->questions().back() : nullptr),
       call_(call),
       regions_(std::move(regions)),
       blocking_(form == Form::blocking),
-      host_(std::move(host)) {
+      lent_(std::move(lent)) {
   if (!blocking_) {
     kept_.emplace(call_.comm, call_.op, types_in(regions_));
     arrays_.keep(&call_, state_->position());
@@ -228,7 +229,9 @@ void CollectiveOperation::take_turn() {
 
 int CollectiveOperation::call_host() {
   return staged_.begin(call_, regions_, [this](const void* sendbuf, void* recvbuf) {
-    return result_of_host(host_(call_, state_->comm(), sendbuf, recvbuf, &message_));
+    const MPI_Comm comm = state_->comm();
+    return result_of_host(blocking_ ? block_in_host(call_, comm, sendbuf, recvbuf)
+                                    : mpi::call_host(call_, comm, sendbuf, recvbuf, &message_));
   });
 }
 
@@ -367,11 +370,10 @@ void CollectiveOperation::describe(MPI_Status* status) {
   set_empty(status);
 }
 
-int run_collective(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, Regions regions,
-                   HostForm host) {
+int run_collective(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, Regions regions) {
   if (const int error = state->join(); error != MPI_SUCCESS) return error;
   CollectiveOperation operation(std::move(state), call, std::move(regions),
-                                CollectiveOperation::Form::blocking, std::move(host));
+                                CollectiveOperation::Form::blocking);
   return run(operation, MPI_STATUS_IGNORE);
 }
 

@@ -11,38 +11,25 @@
 
 #pragma once
 
-#include <functional>
+#include <memory>
+#include <optional>
 
 #include "base/report_timer.h"
 #include "coll/gpu_collective.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/coll/staging.h"
 #include "mpi/core/deferred_free.h"
-#include "mpi/core/gather.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/operation.h"
 
 namespace fairlead::mpi {
 
-// Calls the collective in the host MPI, with these buffers and with the arrays of `call`. Only the
-// nonblocking form returns a request.
-using HostForm = std::function<int(const CollectiveCall& call, MPI_Comm comm, const void* sendbuf,
-                                   void* recvbuf, MPI_Request* request)>;
-// The blocking form. Refers to `host`, which gets the buffers.
-template <class Host>
-auto blocking_form(const Host& host) {
-  return [&host](const CollectiveCall&, MPI_Comm comm, const void* sendbuf, void* recvbuf, MPI_Request*) {
-    gather_before(comm);
-    BlockingHostCall blocking_call;
-    return host(sendbuf, recvbuf);
-  };
-}
-
 class CollectiveOperation : public Operation {
  public:
   enum class Form { blocking, nonblocking, persistent };
+  // `lent` is the communicator of a persistent collective, which the operation holds, else null.
   CollectiveOperation(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, Regions regions,
-                      Form form, HostForm host);
+                      Form form, std::shared_ptr<MPI_Comm> lent = nullptr);
 
   int start() override;
   void advance() override;
@@ -84,7 +71,7 @@ class CollectiveOperation : public Operation {
   CollectiveCall call_;
   Regions regions_;
   const bool blocking_;
-  HostForm host_;
+  const std::shared_ptr<MPI_Comm> lent_;
   std::optional<KeptHandles> kept_;
   KeptArrays arrays_;
   coll::Capability capability_ = coll::Capability::host, arrived_with_ = coll::Capability::none;
@@ -111,7 +98,6 @@ class CollectiveOperation : public Operation {
 };
 
 // A blocking collective on this communicator alone: on its GPUs, or staged.
-int run_collective(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, Regions regions,
-                   HostForm host);
+int run_collective(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, Regions regions);
 
 }  // namespace fairlead::mpi

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mpi/abi/host_support.h"
+#include "mpi/coll/entry/collective.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
@@ -24,9 +25,6 @@ extern "C" int fairlead_Isend_c(const void* buf, MPI_Count count, MPI_Datatype d
                                 MPI_Comm comm, MPI_Request* request) __asm__("MPI_Isend_c");
 extern "C" int fairlead_Irecv_c(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag,
                                 MPI_Comm comm, MPI_Request* request) __asm__("MPI_Irecv_c");
-extern "C" int fairlead_Iallreduce_c(const void* sendbuf, void* recvbuf, MPI_Count count,
-                                     MPI_Datatype datatype, MPI_Op op, MPI_Comm comm,
-                                     MPI_Request* request) __asm__("MPI_Iallreduce_c");
 
 namespace fairlead::mpi {
 namespace {
@@ -87,129 +85,45 @@ Work receive(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int 
   return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
 }
 
-// The nonblocking function of MPI for a collective that the stream may do, too.
-StartOperation start_of(const CollectiveCall& call) {
-  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) -> int {
-    const MPI_Datatype sendtype = from->get(), recvtype = to->get();
-    const int sends = static_cast<int>(call.sendcount), receives = static_cast<int>(call.recvcount);
-    const void* const in = call.sendbuf;
-    void* const out = call.recvbuf;
-    switch (call.function) {
-      case Collective::barrier:
-        return MPI_Ibarrier(call.comm, request);
-      case Collective::bcast:
-        return MPI_Ibcast(out, receives, recvtype, call.root, call.comm, request);
-      case Collective::reduce:
-        return MPI_Ireduce(in, out, receives, recvtype, call.op, call.root, call.comm, request);
-      case Collective::allreduce:
-        if (call.recvcount > INT_MAX)
-          return fairlead_Iallreduce_c(in, out, call.recvcount, recvtype, call.op, call.comm, request);
-        return MPI_Iallreduce(in, out, receives, recvtype, call.op, call.comm, request);
-      case Collective::reduce_scatter_block:
-        return MPI_Ireduce_scatter_block(in, out, receives, recvtype, call.op, call.comm, request);
-      case Collective::allgather:
-        return MPI_Iallgather(in, sends, sendtype, out, receives, recvtype, call.comm, request);
-      case Collective::alltoall:
-        return MPI_Ialltoall(in, sends, sendtype, out, receives, recvtype, call.comm, request);
-      case Collective::neighbor_allgather:
-        return MPI_Ineighbor_allgather(in, sends, sendtype, out, receives, recvtype, call.comm, request);
-      case Collective::neighbor_alltoall:
-        return MPI_Ineighbor_alltoall(in, sends, sendtype, out, receives, recvtype, call.comm, request);
-      default:
-        return MPI_ERR_INTERN;
-    }
-  };
-}
-
-// The same for one with arrays, which the program may change after the call.
-StartOperation start_with_arrays(CollectiveCall call) {
+// The nonblocking function of MPI. The program may change its arrays after the call.
+StartOperation start_of(Function function, CollectiveCall call) {
   struct Kept {
     KeptArrays arrays;
     std::vector<Type> types;
     std::vector<MPI_Datatype> sent, received;
   };
-  const CommPosition position = position_in(call.comm);
-  auto kept = std::make_shared<Kept>();
-  kept->arrays.keep(&call, position);
-  auto keep_all = [&](const MPI_Datatype** types, size_t many, std::vector<MPI_Datatype>* copies) {
-    if (!*types) return;
-    for (size_t i = 0; i < many; ++i) {
-      kept->types.push_back(keep((*types)[i]));
-      copies->push_back(kept->types.back()->get());
-    }
-    *types = copies->data();
-  };
-  keep_all(&call.sendtypes, position.neighbors.out.size(), &kept->sent);
-  keep_all(&call.recvtypes, position.neighbors.in.size(), &kept->received);
-  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) -> int {
-    const MPI_Datatype sendtype = from->get(), recvtype = to->get();
-    const int *sendcounts = call.sendcounts.as<int>(), *recvcounts = call.recvcounts.as<int>();
+  std::shared_ptr<Kept> kept;
+  if (call.shape().has_arrays()) {
+    const CommPosition position = position_in(call.comm);
+    kept = std::make_shared<Kept>();
+    kept->arrays.keep(&call, position);
+    auto keep_all = [&](const MPI_Datatype** types, size_t many, std::vector<MPI_Datatype>* copies) {
+      if (!*types) return;
+      for (size_t i = 0; i < many; ++i) {
+        kept->types.push_back(keep((*types)[i]));
+        copies->push_back(kept->types.back()->get());
+      }
+      *types = copies->data();
+    };
+    const auto [sent, received] = array_lengths(call, position);
+    keep_all(&call.sendtypes, sent, &kept->sent);
+    keep_all(&call.recvtypes, received, &kept->received);
+  }
+  return [=, from = keep(call.sendtype), to = keep(call.recvtype)](MPI_Request* request) {
     (void)kept;  // what the call points to
-    switch (call.function) {
-      case Collective::reduce_scatter:
-        return MPI_Ireduce_scatter(call.sendbuf, call.recvbuf, recvcounts, recvtype, call.op, call.comm,
-                                   request);
-      case Collective::alltoallv:
-        return MPI_Ialltoallv(call.sendbuf, sendcounts, call.sdispls.as<int>(), sendtype, call.recvbuf,
-                              recvcounts, call.rdispls.as<int>(), recvtype, call.comm, request);
-      case Collective::neighbor_alltoallv:
-        return MPI_Ineighbor_alltoallv(call.sendbuf, sendcounts, call.sdispls.as<int>(), sendtype,
-                                       call.recvbuf, recvcounts, call.rdispls.as<int>(), recvtype, call.comm,
-                                       request);
-      case Collective::neighbor_alltoallw:
-        return MPI_Ineighbor_alltoallw(call.sendbuf, sendcounts, call.sdispls.as<MPI_Aint>(), call.sendtypes,
-                                       call.recvbuf, recvcounts, call.rdispls.as<MPI_Aint>(), call.recvtypes,
-                                       call.comm, request);
-      default:
-        return MPI_ERR_INTERN;
-    }
+    CollectiveCall now = call;
+    now.sendtype = from->get();
+    now.recvtype = to->get();
+    return start_collective(function, now, request);
   };
 }
 
-CollectiveCall reduction(Collective function, const void* sendbuf, void* recvbuf, MPI_Count count,
-                         MPI_Datatype datatype, MPI_Op op, MPI_Comm comm, int root = 0) {
-  return {.function = function,
-          .comm = comm,
-          .sendbuf = sendbuf,
-          .recvbuf = recvbuf,
-          .sendcount = count,
-          .recvcount = count,
-          .sendtype = datatype,
-          .recvtype = datatype,
-          .op = op,
-          .root = root};
-}
-CollectiveCall exchange(Collective function, const void* sendbuf, int sendcount, MPI_Datatype sendtype,
-                        void* recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
-  return {.function = function,
-          .comm = comm,
-          .sendbuf = sendbuf,
-          .recvbuf = recvbuf,
-          .sendcount = sendcount,
-          .recvcount = recvcount,
-          .sendtype = sendtype,
-          .recvtype = recvtype};
-}
-CollectiveCall exchange(Collective function, const void* sendbuf, const int* sendcounts, const int* sdispls,
-                        MPI_Datatype sendtype, void* recvbuf, const int* recvcounts, const int* rdispls,
-                        MPI_Datatype recvtype, MPI_Comm comm) {
-  CollectiveCall call = exchange(function, sendbuf, 0, sendtype, recvbuf, 0, recvtype, comm);
-  call.sendcounts = sendcounts;
-  call.sdispls = sdispls;
-  call.recvcounts = recvcounts;
-  call.rdispls = rdispls;
-  return call;
-}
-
-int enqueue_operation(MPI_Comm comm, StartOperation start) {
-  Work works[] = {{std::move(start)}};
-  return enqueue(comm, works);
-}
-int enqueue_collective(const CollectiveCall& call) {
+int enqueue_collective(Function function, const CollectiveCall& call) {
   if (const auto result = enqueue_in_stream(call)) return *result;
   for (const void* buffer : {call.sendbuf, static_cast<const void*>(call.recvbuf)})
     (void)is_device(buffer);  // as classified()
-  return enqueue_operation(call.comm, call.shape().has_arrays() ? start_with_arrays(call) : start_of(call));
+  Work works[] = {{start_of(function, call)}};
+  return enqueue(call.comm, works);
 }
 
 // Null: the communicator has a stream of Fairlead's, or nobody can enqueue on it.
@@ -317,111 +231,4 @@ FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm))
       return raise_error(comm, MPI_ERR_OTHER, "the start");
   return enqueue(comm, Work{start, nullptr, true}, request);
 }
-FAIRLEAD_ENQUEUE(Barrier, (MPI_Comm comm), (comm)) {
-  return enqueue_collective({.function = Collective::barrier, .comm = comm});
-}
-FAIRLEAD_ENQUEUE(Bcast, (void* buffer, int count, MPI_Datatype datatype, int root, MPI_Comm comm),
-                 (buffer, count, datatype, root, comm)) {
-  return enqueue_collective({.function = Collective::bcast,
-                             .comm = comm,
-                             .sendbuf = buffer,
-                             .recvbuf = buffer,
-                             .sendcount = count,
-                             .recvcount = count,
-                             .sendtype = datatype,
-                             .recvtype = datatype,
-                             .root = root});
-}
-FAIRLEAD_ENQUEUE(Reduce,
-                 (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op, int root,
-                  MPI_Comm comm),
-                 (sendbuf, recvbuf, count, datatype, op, root, comm)) {
-  return enqueue_collective(reduction(Collective::reduce, sendbuf, recvbuf, count, datatype, op, comm, root));
-}
-FAIRLEAD_ENQUEUE_AS(Allreduce_enqueue_c,
-                    (const void* sendbuf, void* recvbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op,
-                     MPI_Comm comm),
-                    (sendbuf, recvbuf, count, datatype, op, comm)) {
-  return enqueue_collective(reduction(Collective::allreduce, sendbuf, recvbuf, count, datatype, op, comm));
-}
-FAIRLEAD_ENQUEUE(Allreduce,
-                 (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
-                  MPI_Comm comm),
-                 (sendbuf, recvbuf, count, datatype, op, comm)) {
-  return do_Allreduce_enqueue_c(sendbuf, recvbuf, count, datatype, op, comm);
-}
-FAIRLEAD_ENQUEUE(Reduce_scatter,
-                 (const void* sendbuf, void* recvbuf, const int recvcounts[], MPI_Datatype datatype,
-                  MPI_Op op, MPI_Comm comm),
-                 (sendbuf, recvbuf, recvcounts, datatype, op, comm)) {
-  CollectiveCall call = reduction(Collective::reduce_scatter, sendbuf, recvbuf, 0, datatype, op, comm);
-  call.recvcounts = recvcounts;
-  return enqueue_collective(call);
-}
-FAIRLEAD_ENQUEUE(Reduce_scatter_block,
-                 (const void* sendbuf, void* recvbuf, int recvcount, MPI_Datatype datatype, MPI_Op op,
-                  MPI_Comm comm),
-                 (sendbuf, recvbuf, recvcount, datatype, op, comm)) {
-  return enqueue_collective(
-      reduction(Collective::reduce_scatter_block, sendbuf, recvbuf, recvcount, datatype, op, comm));
-}
-FAIRLEAD_ENQUEUE(Allgather,
-                 (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
-                  MPI_Datatype recvtype, MPI_Comm comm),
-                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
-  return enqueue_collective(
-      exchange(Collective::allgather, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm));
-}
-FAIRLEAD_ENQUEUE(Alltoall,
-                 (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
-                  MPI_Datatype recvtype, MPI_Comm comm),
-                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
-  return enqueue_collective(
-      exchange(Collective::alltoall, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm));
-}
-FAIRLEAD_ENQUEUE(Alltoallv,
-                 (const void* sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
-                  void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
-                  MPI_Comm comm),
-                 (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)) {
-  return enqueue_collective(exchange(Collective::alltoallv, sendbuf, sendcounts, sdispls, sendtype, recvbuf,
-                                     recvcounts, rdispls, recvtype, comm));
-}
-FAIRLEAD_ENQUEUE(Neighbor_allgather,
-                 (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
-                  MPI_Datatype recvtype, MPI_Comm comm),
-                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
-  return enqueue_collective(exchange(Collective::neighbor_allgather, sendbuf, sendcount, sendtype, recvbuf,
-                                     recvcount, recvtype, comm));
-}
-FAIRLEAD_ENQUEUE(Neighbor_alltoall,
-                 (const void* sendbuf, int sendcount, MPI_Datatype sendtype, void* recvbuf, int recvcount,
-                  MPI_Datatype recvtype, MPI_Comm comm),
-                 (sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm)) {
-  return enqueue_collective(exchange(Collective::neighbor_alltoall, sendbuf, sendcount, sendtype, recvbuf,
-                                     recvcount, recvtype, comm));
-}
-FAIRLEAD_ENQUEUE(Neighbor_alltoallv,
-                 (const void* sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
-                  void* recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
-                  MPI_Comm comm),
-                 (sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype, comm)) {
-  return enqueue_collective(exchange(Collective::neighbor_alltoallv, sendbuf, sendcounts, sdispls, sendtype,
-                                     recvbuf, recvcounts, rdispls, recvtype, comm));
-}
-FAIRLEAD_ENQUEUE(Neighbor_alltoallw,
-                 (const void* sendbuf, const int sendcounts[], const MPI_Aint sdispls[],
-                  const MPI_Datatype sendtypes[], void* recvbuf, const int recvcounts[],
-                  const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm),
-                 (sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes, comm)) {
-  return enqueue_collective({.function = Collective::neighbor_alltoallw,
-                             .comm = comm,
-                             .sendbuf = sendbuf,
-                             .recvbuf = recvbuf,
-                             .sendcounts = sendcounts,
-                             .recvcounts = recvcounts,
-                             .sdispls = sdispls,
-                             .rdispls = rdispls,
-                             .sendtypes = sendtypes,
-                             .recvtypes = recvtypes});
-}
+#include "mpi/stream/generated/enqueued_collectives.inc"

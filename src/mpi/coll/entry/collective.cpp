@@ -5,6 +5,8 @@
 #include "base/options.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/comm_self.h"
+#include "mpi/coll/collective_operation.h"
+#include "mpi/coll/host_call.h"
 #include "mpi/coll/nodes/between_nodes.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
@@ -84,9 +86,9 @@ int raise_error_of_arguments(const CollectiveCall& call, int error, Communicator
   return raise_error(call.comm, error, "a collective whose arguments are wrong");
 }
 
-}  // namespace
-
-std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool blocking) {
+// Returns null if the call goes to the host MPI at once: only host memory is involved, and the call has been
+// announced in the collective slot, if there is one. Otherwise returns the state of the communicator.
+std::shared_ptr<CommunicatorState> intercept(CollectiveCall* call, bool blocking) {
   if (call->comm == MPI_COMM_NULL) return nullptr;
   std::shared_ptr<CommunicatorState> state = communicator_state_of(call->comm);
   if (blocking)
@@ -113,7 +115,7 @@ std::shared_ptr<CommunicatorState> detail::intercept(CollectiveCall* call, bool 
   return nullptr;
 }
 
-int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, HostForm host) {
+int run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call) {
   Regions regions = regions_of(call, state->position());
   const int error = error_of(call, regions);
   if (call.must_agree && (error != MPI_SUCCESS || is_refused(regions))) decline_between_nodes(call, *state);
@@ -121,11 +123,10 @@ int detail::run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& 
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   if (call.must_agree || call.by_messages)
     if (std::optional<int> result = run_between_nodes(call, regions, state)) return *result;
-  return run_collective(std::move(state), call, std::move(regions), std::move(host));
+  return run_collective(std::move(state), call, std::move(regions));
 }
 
-int detail::start(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, MPI_Request* request,
-                  HostForm host) {
+int start(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, MPI_Request* request) {
   Regions regions = regions_of(call, state->position());
   const int error = error_of(call, regions);
   if (error != MPI_SUCCESS || is_refused(regions)) decline_nonblocking(call, *state);
@@ -133,19 +134,38 @@ int detail::start(std::shared_ptr<CommunicatorState> state, const CollectiveCall
   if (is_refused(regions)) return refuse_device_memory(call.comm);
   if (goes_between_nodes(call))
     return hand_out(operation_between_nodes(std::move(state), call, std::move(regions)), request);
-  return hand_out(
-      std::make_unique<CollectiveOperation>(std::move(state), call, std::move(regions),
-                                            CollectiveOperation::Form::nonblocking, std::move(host)),
-      request);
+  return hand_out(std::make_unique<CollectiveOperation>(std::move(state), call, std::move(regions),
+                                                        CollectiveOperation::Form::nonblocking),
+                  request);
+}
+
+}  // namespace
+
+int collective(Function function, CollectiveCall call) {
+  const CallRecord record(function);
+  if (!intercepting()) return call_host(call, call.comm, call.sendbuf, call.recvbuf);
+  if (auto state = intercept(&call, true)) return run(std::move(state), call);
+  return block_in_host(call, call.comm, call.sendbuf, call.recvbuf);
+}
+
+int start_collective(Function function, CollectiveCall call, MPI_Request* request) {
+  const CallRecord record(function);
+  if (intercepting())
+    if (auto state = intercept(&call, false)) return start(std::move(state), call, request);
+  return call_host(call, call.comm, call.sendbuf, call.recvbuf, request);
 }
 
 // Each start makes a nonblocking call. It does not use a persistent request of the host MPI, because
 // completion calls poll, and in MPICH 5.0 polling does not complete such requests. The persistent collectives
 // of an inter-communicator share that communicator and must be started in the same order.
-int init_collective(CollectiveCall call, MPI_Request* request, const HostForm& host) {
-  if (call.comm == MPI_COMM_NULL) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
-  std::shared_ptr<CommunicatorState> state = communicator_state_of(call.comm);
-  if (is_invalid(call, state->position())) return host(call, call.comm, call.sendbuf, call.recvbuf, request);
+int init_collective(Function function, CollectiveCall call, MPI_Info info, MPI_Request* request) {
+  const CallRecord record(function);
+  if (!intercepting()) return init_in_host(call, info, request);
+  std::shared_ptr<CommunicatorState> state;
+  if (call.comm != MPI_COMM_NULL) state = communicator_state_of(call.comm);
+  // The host MPI finds the error.
+  if (!state || is_invalid(call, state->position()))
+    return call_host(call, call.comm, call.sendbuf, call.recvbuf, request);
   Regions regions = regions_of(call, state->position());
   if (int error = error_of(call, regions); error != MPI_SUCCESS)
     return raise_error(call.comm, error, "a persistent collective whose arguments are wrong");
@@ -161,11 +181,9 @@ int init_collective(CollectiveCall call, MPI_Request* request, const HostForm& h
                         token, request);
     return MPI_SUCCESS;
   }
-  // The operation holds the lent communicator for as long as it exists.
-  HostForm start = [host, comm](const auto&... arguments) { return host(arguments...); };
   hand_out_persistent(
       std::make_unique<CollectiveOperation>(communicator_state_of(*comm), call, std::move(regions),
-                                            CollectiveOperation::Form::persistent, std::move(start)),
+                                            CollectiveOperation::Form::persistent, comm),
       token, request);
   return MPI_SUCCESS;
 }

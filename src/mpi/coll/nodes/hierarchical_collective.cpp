@@ -355,62 +355,59 @@ class HierarchicalCollective {
 
   // Collectives within the node, on the GPU where that is possible.
 
-  template <class Host>
-  int in_node(const CollectiveCall& call, const Host& host) {
-    return run_collective(node_, call, regions_of(call, node_->position()), blocking_form(host));
+  int in_node(const CollectiveCall& call) {
+    return run_collective(node_, call, regions_of(call, node_->position()));
   }
 
   int node_bcast(void* buffer, int bytes) {
-    CollectiveCall call{Collective::bcast, hierarchy_.node(), buffer, buffer, bytes, bytes};
-    call.sendtype = call.recvtype = MPI_BYTE;
-    call.root = hierarchy_.local_rank_of(call_.root);
-    return in_node(call, [=](const void*, void* recvbuf) {
-      return real.Bcast(recvbuf, bytes, MPI_BYTE, call.root, call.comm);
-    });
+    return in_node({.function = Collective::bcast,
+                    .comm = hierarchy_.node(),
+                    .sendbuf = buffer,
+                    .recvbuf = buffer,
+                    .sendcount = bytes,
+                    .recvcount = bytes,
+                    .sendtype = MPI_BYTE,
+                    .recvtype = MPI_BYTE,
+                    .root = hierarchy_.local_rank_of(call_.root)});
   }
 
   int node_reduce_scatter(const void* from, void* to, const std::vector<int>& counts) {
-    CollectiveCall call{Collective::reduce_scatter, hierarchy_.node()};
-    call.sendbuf = from;
-    call.recvbuf = to;
-    call.recvcounts = counts.data();
-    call.sendtype = call.recvtype = call_.recvtype;
-    call.op = call_.op;
-    return in_node(call, [&](const void* sendbuf, void* recvbuf) {
-      return real.Reduce_scatter(sendbuf, recvbuf, counts.data(), call.recvtype, call.op, call.comm);
-    });
+    return in_node({.function = Collective::reduce_scatter,
+                    .comm = hierarchy_.node(),
+                    .sendbuf = from,
+                    .recvbuf = to,
+                    .recvcounts = counts.data(),
+                    .sendtype = call_.recvtype,
+                    .recvtype = call_.recvtype,
+                    .op = call_.op});
   }
 
   int node_allgather(void* buffer, const std::vector<int>& counts, const std::vector<int>& offsets,
                      MPI_Datatype datatype) {
     // MPICH 4.0.2 ignores displacements in a communicator of one rank.
     if (counts.size() == 1) return MPI_SUCCESS;
-    CollectiveCall call{Collective::allgatherv, hierarchy_.node()};
-    call.sendbuf = MPI_IN_PLACE;
-    call.recvbuf = buffer;
-    call.recvcounts = counts.data();
-    call.rdispls = offsets.data();
-    call.sendtype = call.recvtype = datatype;
-    return in_node(call, [&](const void*, void* recvbuf) {
-      return real.Allgatherv(MPI_IN_PLACE, 0, datatype, recvbuf, counts.data(), offsets.data(), datatype,
-                             call.comm);
-    });
+    return in_node({.function = Collective::allgatherv,
+                    .comm = hierarchy_.node(),
+                    .sendbuf = MPI_IN_PLACE,
+                    .recvbuf = buffer,
+                    .recvcounts = counts.data(),
+                    .rdispls = offsets.data(),
+                    .sendtype = datatype,
+                    .recvtype = datatype});
   }
 
   int node_gather(const void* from, void* to, const std::vector<int>& counts,
                   const std::vector<int>& offsets) {
-    CollectiveCall call{Collective::gatherv, hierarchy_.node()};
-    call.sendbuf = from;
-    call.sendcount = counts[position()];
-    call.recvbuf = to;
-    call.recvcounts = counts.data();
-    call.rdispls = offsets.data();
-    call.sendtype = call.recvtype = call_.recvtype;
-    call.root = hierarchy_.local_rank_of(call_.root);
-    return in_node(call, [&](const void* sendbuf, void* recvbuf) {
-      return real.Gatherv(sendbuf, counts[position()], call_.recvtype, recvbuf, counts.data(), offsets.data(),
-                          call_.recvtype, call.root, call.comm);
-    });
+    return in_node({.function = Collective::gatherv,
+                    .comm = hierarchy_.node(),
+                    .sendbuf = from,
+                    .recvbuf = to,
+                    .sendcount = counts[position()],
+                    .recvcounts = counts.data(),
+                    .rdispls = offsets.data(),
+                    .sendtype = call_.recvtype,
+                    .recvtype = call_.recvtype,
+                    .root = hierarchy_.local_rank_of(call_.root)});
   }
 
   // Is this rank the only one of its node?

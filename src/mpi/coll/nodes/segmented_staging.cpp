@@ -8,7 +8,7 @@
 #include "base/dummy_memory.h"
 #include "base/log.h"
 #include "device/classify.h"
-#include "mpi/abi/real.h"
+#include "mpi/coll/host_call.h"
 #include "mpi/core/argument_check.h"
 #include "mpi/core/interception.h"
 #include "mpi/datatype/layout.h"
@@ -345,62 +345,24 @@ int SegmentedStaging::run(Room (&rooms)[2]) {
 }
 
 int SegmentedStaging::host(Room& room, uint64_t segment, MPI_Request* request) const {
-  const MPI_Comm comm = comm_;
-  const int root = call_.root;
-  const MPI_Op op = call_.op;
-  unsigned char *from = room.read.data, *to = room.written.data;
-  const int* sent = room.read.counts.data();
-  const int *received = room.written.counts.data(), *received_at = room.written.offsets.data();
-  const MPI_Datatype type = call_.reduces() ? call_.recvtype : MPI_BYTE;
-  const auto first = [&](const Side& side) {
-    return side.blocks.empty() ? 0 : static_cast<int>(parts_of(side.blocks[0].bytes).length(segment));
+  const Shape& shape = call_.shape();
+  const auto length_of_first = [&](const Side& side) {
+    return static_cast<MPI_Count>(parts_of(side.blocks[0].bytes).length(segment));
   };
-  const int one_sent = first(read_), one_received = first(written_);
-  const int count = read_.blocks.empty() ? one_received : one_sent;  // of even blocks
-  switch (call_.function) {
-    case Collective::bcast: {
-      unsigned char* buffer = from ? from : to;
-      return request ? real.Ibcast(buffer, count, type, root, comm, request)
-                     : real.Bcast(buffer, count, type, root, comm);
-    }
-    case Collective::gather:
-      return request ? real.Igather(from, count, type, to, count, type, root, comm, request)
-                     : real.Gather(from, count, type, to, count, type, root, comm);
-    case Collective::scatter: {
-      void* into = to ? to : MPI_IN_PLACE;
-      return request ? real.Iscatter(from, count, type, into, count, type, root, comm, request)
-                     : real.Scatter(from, count, type, into, count, type, root, comm);
-    }
-    case Collective::allgather:
-      return request ? real.Iallgather(from, count, type, to, count, type, comm, request)
-                     : real.Allgather(from, count, type, to, count, type, comm);
-    case Collective::alltoall:
-      return request ? real.Ialltoall(from, count, type, to, count, type, comm, request)
-                     : real.Alltoall(from, count, type, to, count, type, comm);
-    case Collective::reduce:
-      return request ? real.Ireduce(from, to, count, type, op, root, comm, request)
-                     : real.Reduce(from, to, count, type, op, root, comm);
-    case Collective::allreduce:
-      return request ? real.Iallreduce(from, to, count, type, op, comm, request)
-                     : real.Allreduce(from, to, count, type, op, comm);
-    case Collective::scan:
-      return request ? real.Iscan(from, to, count, type, op, comm, request)
-                     : real.Scan(from, to, count, type, op, comm);
-    case Collective::exscan:
-      return request ? real.Iexscan(from, to, count, type, op, comm, request)
-                     : real.Exscan(from, to, count, type, op, comm);
-    case Collective::reduce_scatter_block:
-      return request ? real.Ireduce_scatter_block(from, to, count, type, op, comm, request)
-                     : real.Reduce_scatter_block(from, to, count, type, op, comm);
-    case Collective::reduce_scatter: {
-      for (int& bytes : room.read.counts) bytes /= static_cast<int>(element_);
-      return request ? real.Ireduce_scatter(from, to, sent, type, op, comm, request)
-                     : real.Reduce_scatter(from, to, sent, type, op, comm);
-    }
-    default:
-      return request ? real.Iallgatherv(from, one_sent, type, to, received, received_at, type, comm, request)
-                     : real.Allgatherv(from, one_sent, type, to, received, received_at, type, comm);
-  }
+  CollectiveCall part = call_;
+  part.large = false;
+  part.sendcount = part.recvcount = length_of_first(read_.blocks.empty() ? written_ : read_);
+  part.sendtype = part.recvtype = call_.reduces() ? call_.recvtype : MPI_BYTE;
+  // The counts of MPI_Reduce_scatter are those that it reads, in elements.
+  if (call_.reduces())
+    for (int& bytes : room.read.counts) bytes /= static_cast<int>(element_);
+  part.recvcounts = (call_.reduces() ? room.read : room.written).counts.data();
+  part.rdispls = room.written.offsets.data();
+  void* to = room.written.data;
+  if (!to && shape.in_place == InPlace::result) to = MPI_IN_PLACE;
+  if (!to && shape.gets == Who::others) to = room.read.data;  // the root of MPI_Bcast
+  return request ? mpi::call_host(part, comm_, room.read.data, to, request)
+                 : mpi::call_host(part, comm_, room.read.data, to);
 }
 
 }  // namespace fairlead::mpi
