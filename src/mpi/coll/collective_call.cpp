@@ -42,7 +42,8 @@ class Describer {
       CallSide received = call_.received();
       // In place, the receive buffer holds all of the input.
       if (regions_.written_is_read && shape_.reduces()) received.blocks = shape_.sent;
-      const auto& [in, out] = position_.neighbors;
+      const std::vector<Neighbors::Source>& in = position_.neighbors.in;
+      const std::vector<int>& out = position_.neighbors.out;
       const bool near = shape_.among_neighbors;
       if (gives && !call_.in_place())
         add(regions_.read, call_.sent(), near ? out.size() : peers_,

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <algorithm>
+#include <utility>
+
 #include "coll/nccl_library.h"
 #include "mpi/coll/collective_work.h"
 #include "mpi/datatype/layout.h"
@@ -15,63 +18,34 @@ using coll::NcclType;
 using kernels::Element;
 using kernels::ReduceOp;
 
-std::optional<NcclType> type_of(Element element) {
-  switch (element) {
-    case Element::int8:
-      return NcclType::int8;
-    case Element::uint8:
-      return NcclType::uint8;
-    case Element::int32:
-      return NcclType::int32;
-    case Element::uint32:
-      return NcclType::uint32;
-    case Element::int64:
-      return NcclType::int64;
-    case Element::uint64:
-      return NcclType::uint64;
-    case Element::float16:
-      return NcclType::float16;
-    case Element::bfloat16:
-      return NcclType::bfloat16;
-    case Element::float32:
-      return NcclType::float32;
-    case Element::float64:
-      return NcclType::float64;
-    default:
-      return std::nullopt;
-  }
-}
+constexpr std::pair<Element, NcclType> nccl_types[] = {
+    {Element::int8, NcclType::int8},       {Element::uint8, NcclType::uint8},
+    {Element::int32, NcclType::int32},     {Element::uint32, NcclType::uint32},
+    {Element::int64, NcclType::int64},     {Element::uint64, NcclType::uint64},
+    {Element::float16, NcclType::float16}, {Element::bfloat16, NcclType::bfloat16},
+    {Element::float32, NcclType::float32}, {Element::float64, NcclType::float64},
+};
+constexpr std::pair<ReduceOp, NcclOp> nccl_operations[] = {
+    {ReduceOp::sum, NcclOp::sum},
+    {ReduceOp::prod, NcclOp::prod},
+    {ReduceOp::min, NcclOp::min},
+    {ReduceOp::max, NcclOp::max},
+};
 
-std::optional<NcclOp> operation_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return NcclOp::sum;
-    case ReduceOp::prod:
-      return NcclOp::prod;
-    case ReduceOp::min:
-      return NcclOp::min;
-    case ReduceOp::max:
-      return NcclOp::max;
-    default:
-      return std::nullopt;
-  }
-}
-
-// `count` is the number of elements of the vector, or of one block.
-std::optional<NcclCall> reduction(const CollectiveCall& call, MPI_Count count, int me, int device) {
+std::optional<NcclCall> reduction(const CollectiveCall& call, int me, int device) {
   ReduceOp kernel;
   Element element;
   if (!kernel_for(call.op, call.recvtype, &kernel, &element)) return std::nullopt;
-  auto type = type_of(element);
-  auto op = operation_of(kernel);
-  if (!type || !op) return std::nullopt;
+  const auto* type = std::ranges::find(nccl_types, element, &std::pair<Element, NcclType>::first);
+  const auto* op = std::ranges::find(nccl_operations, kernel, &std::pair<ReduceOp, NcclOp>::first);
+  if (type == std::end(nccl_types) || op == std::end(nccl_operations)) return std::nullopt;
   NcclCall made{.family = call.shape().family,
                 .device = device,
                 .from = call.in_place() ? call.recvbuf : call.sendbuf,
                 .to = call.recvbuf,
-                .count = static_cast<uint64_t>(count),
-                .type = *type,
-                .op = *op,
+                .count = static_cast<uint64_t>(call.sendcount),
+                .type = type->second,
+                .op = op->second,
                 .root = call.root};
   // In place, NCCL leaves each rank's block at its position among all blocks; MPI requires it at the
   // beginning.
@@ -93,7 +67,7 @@ std::optional<NcclCall> nccl_call_for(const CollectiveCall& program_call, const 
   // NCCL's blocks have one length, and it cannot exchange them in place.
   if (shape.has_arrays() || (call.in_place() && !shape.reduces() && shape.sent == Blocks::each))
     return std::nullopt;
-  if (shape.reduces()) return reduction(call, call.sendcount, position.rank, device);
+  if (shape.reduces()) return reduction(call, position.rank, device);
   const MPI_Count block = packed_bytes(call.recvcount, call.recvtype);
   return NcclCall{.family = shape.family,
                   .device = device,

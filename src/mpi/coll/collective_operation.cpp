@@ -10,6 +10,7 @@
 #include "mpi/coll/algorithm_log.h"
 #include "mpi/coll/collective_work.h"
 #include "mpi/coll/host_call.h"
+#include "mpi/core/error_handler.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/request.h"
 #include "mpi/core/stream_check.h"
