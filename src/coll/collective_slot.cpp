@@ -70,11 +70,11 @@ SlotHeader* SlotPool::slot(int64_t number) const {
   return reinterpret_cast<SlotHeader*>(memory_.data() + slot_bytes(ranks_) * static_cast<size_t>(number));
 }
 
+// The first free one: a slot that was never used takes memory once it is touched, and is registered.
 int64_t SlotPool::take(int members, Heir heir) {
   std::lock_guard lock(taking_);
   int64_t count = slots_per_rank(ranks_);
-  for (int64_t tried = 0; tried < count; ++tried) {
-    int64_t number = my_rank_ * count + (search_from_ + tried) % count;
+  for (int64_t number = my_rank_ * count; number < (my_rank_ + 1) * count; ++number) {
     SlotHeader* header = slot(number);
     if (header->members && header->left.load(std::memory_order_acquire) < header->members) continue;
     size_t used = sizeof(SlotHeader) + static_cast<size_t>(members) * sizeof(MemberArea);
@@ -85,7 +85,6 @@ int64_t SlotPool::take(int members, Heir heir) {
     header->times_taken = times_taken;
     header->heir_number.store(heir.number, std::memory_order_release);
     header->heir_of.store(heir.parent, std::memory_order_release);
-    search_from_ = (number + 1) % count;
     return number;
   }
   return -1;

@@ -130,7 +130,6 @@ class SlotPool {
   node::SharedMemory memory_;
   int ranks_, my_rank_;
   std::mutex taking_;
-  int64_t search_from_ = 0;
 };
 
 class CollectiveSlot {

@@ -188,6 +188,17 @@ TEST_F(Three, find_words_of_calls_to_come) {
   EXPECT_FALSE(members_[2]->is_damaged(number));
 }
 
+// Each that was never used would take memory.
+TEST(ASlotPool, gives_away_slots_again_before_others) {
+  SlotPool pool(SlotPool::create(2), 2, 1);
+  const int64_t kept = pool.take(1), left = pool.take(1);
+  EXPECT_NE(left, kept);
+  for (int i = 0; i < 3; ++i) {
+    CollectiveSlot(pool.slot(left), 1, 0);
+    EXPECT_EQ(pool.take(1), left);
+  }
+}
+
 // Threads that make communicators at the same time get a place for each.
 TEST(ASlotPool, gives_each_thread_slots_of_its_own) {
   constexpr int threads = 4, slots_each = 250;
