@@ -25,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 namespace fairlead::device {
@@ -310,6 +311,11 @@ class Runtime {
   // synchronisation of a captured stream or event fail and invalidate the capture.
   virtual Error begin_capture(Stream stream, CaptureMode mode = CaptureMode::global) = 0;
   virtual Error end_capture(Stream stream, Graph* graph) = 0;
+  // Releases the object when the graph that the stream is being captured into, its copies and all that was
+  // instantiated from them have been destroyed and no launch of them is left; that may be in any thread,
+  // which may hold locks of the driver, so a destructor must neither use the GPU nor block. After an error at
+  // once.
+  virtual Error keep_with_graph(Stream, std::shared_ptr<const void>) { return Error::not_supported; }
   virtual Error launch_graph(Graph graph, Stream stream) = 0;  // any number of times, one after the other
   virtual Error destroy_graph(Graph graph) = 0;
 

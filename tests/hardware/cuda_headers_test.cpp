@@ -86,6 +86,8 @@ static_assert(CudaAbi::word_write == CU_STREAM_MEM_OP_WRITE_VALUE_32);
 static_assert(static_cast<int>(CaptureMode::global) == CU_STREAM_CAPTURE_MODE_GLOBAL);
 static_assert(static_cast<int>(CaptureMode::thread) == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 static_assert(static_cast<int>(CaptureMode::relaxed) == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(CudaAbi::object_ends_unseen == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+static_assert(CudaAbi::object_is_given == CU_GRAPH_USER_OBJECT_MOVE);
 static_assert(driver_flag::capture_none == CU_STREAM_CAPTURE_STATUS_NONE);
 static_assert(driver_flag::capture_active == CU_STREAM_CAPTURE_STATUS_ACTIVE);
 static_assert(driver_flag::pointer_sync_memops == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS);

@@ -420,6 +420,36 @@ TEST_F(device_graphs, launches_follow_each_other) {
   EXPECT_SUCCESS(gpu().destroy_graph(graph));
 }
 
+TEST_F(device_words, graphs_keep_objects_until_their_last_launch_has_ended) {
+  StreamScope stream;
+  Words words;
+  std::atomic<int> released = 0;
+  const auto keep = [&] {
+    return gpu().keep_with_graph(stream, {nullptr, [&released](auto) { ++released; }});
+  };
+  EXPECT_NE(keep(), Error::none) << "no capture";
+  EXPECT_EQ(released, 1);
+  Graph graph = nullptr;
+  ASSERT_SUCCESS(gpu().begin_capture(stream));
+  const Error error = keep();
+  if (error == Error::none) {
+    ASSERT_SUCCESS(gpu().wait_word(stream, words[0], 1));
+  } else {
+    EXPECT_EQ(error, Error::not_supported);
+    EXPECT_TRUE(is_rocm());
+    EXPECT_EQ(released, 2);
+  }
+  EXPECT_EQ(capture_of(stream).state, Capture::State::active);
+  ASSERT_SUCCESS(gpu().end_capture(stream, &graph));
+  ASSERT_SUCCESS(gpu().launch_graph(graph, stream));
+  EXPECT_SUCCESS(gpu().destroy_graph(graph));
+  if (error != Error::none) return;
+  EXPECT_EQ(released, 1) << "it is used by a launch";
+  store(words[0], 1);
+  ASSERT_SUCCESS(gpu().synchronize_stream(stream));
+  while (released < 2) std::this_thread::yield();
+}
+
 TEST_F(device_words, are_captured) {
   StreamScope stream;
   Words words;

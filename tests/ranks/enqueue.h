@@ -81,7 +81,7 @@ class Stream {
     DRIVER(gpu().end_capture(stream_, &graph));
     return graph;
   }
-  void synchronize() { DRIVER(gpu().synchronize_stream(stream_)); }
+  void synchronize() const { DRIVER(gpu().synchronize_stream(stream_)); }
 
  private:
   int device_ = 0;

@@ -256,6 +256,35 @@ RANK_TEST(enqueue, S3_a_message_does_not_overtake_those_of_a_graph, 2) {
   }
 }
 
+// The words of the send must not become those of another one before the stream has passed the wait.
+RANK_TEST(enqueue, S5_a_wait_outside_outlasts_the_graph_of_its_operation, 2) {
+  if (const char* reason = why_no_graphs()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  Memory sent = pattern(bytes, key_of(rank)), received(Place::device, bytes);
+  if (rank < peer) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    device::Graph graph = stream.capture(
+        [&] { MUST(MPIX_Isend_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm(), &request)); });
+    DRIVER(Stream::gpu().launch_graph(graph, stream.get()));
+    DRIVER(Stream::gpu().destroy_graph(graph));
+    stream.hold();
+    MUST(MPIX_Wait_enqueue(&request, MPI_STATUS_IGNORE));
+  } else {
+    MUST(MPI_Recv(received, count(received), MPI_BYTE, peer, tag, stream.comm(), MPI_STATUS_IGNORE));
+    EXPECT_HOLDS(received, key_of(peer), bytes);
+  }
+  MUST(MPI_Sendrecv(nullptr, 0, MPI_BYTE, peer, tag, nullptr, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                    MPI_STATUS_IGNORE));
+  if (rank > peer) return;
+  device::Graph other =
+      stream.capture([&] { MUST(MPIX_Send_enqueue(sent, count(sent), MPI_BYTE, peer, tag, stream.comm())); });
+  stream.release();
+  stream.synchronize();
+  DRIVER(Stream::gpu().destroy_graph(other));
+}
+
 RANK_TEST(enqueue, S6_freeing_the_communicator_waits_for_graphs_that_were_launched, 2) {
   if (const char* reason = why_no_graphs()) return skip(reason);
   const int peer = partner();

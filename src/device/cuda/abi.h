@@ -43,6 +43,7 @@ struct CudaAbi {
   using Graph = struct CudaGraph*;
   using GraphNode = struct CudaGraphNode*;
   using RunnableGraph = struct CudaRunnableGraph*;
+  using GraphObject = struct CudaGraphObject*;
   struct KernelNode {
     Function function;
     unsigned grid[3], block[3], shared_bytes;
@@ -88,6 +89,7 @@ struct CudaAbi {
   static constexpr const char* queues = "CUDA_DEVICE_MAX_CONNECTIONS";
   static constexpr int word_wait = 1, word_write = 2;
   static constexpr int source_order_stream = 1;
+  static constexpr unsigned object_ends_unseen = 1, object_is_given = 1;
   static constexpr int memory_host = 1;
   static constexpr int memory_device = 2;
   static constexpr int memory_unified = 4;

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -63,6 +64,30 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     Error error = context ? call(api_.context_device, &current) : Error::none;
     if (error == Error::none) *device = current;
     return error;
+  }
+
+  Error keep_with_graph(Stream stream, std::shared_ptr<const void> object) override {
+    if (!api_.capture_info || !api_.object_create || !api_.object_release || !api_.graph_keep)
+      return refuse(Error::not_supported, api_.graph_keep.symbol);
+    using Kept = std::shared_ptr<const void>;
+    const auto release = [](void* kept) { delete static_cast<Kept*>(kept); };
+    return with(stream, [&](StreamRecord& record) {
+      int status = driver_flag::capture_none;
+      unsigned long long id = 0;
+      CudaAbi::Graph graph{};
+      Error error = capture_info(record.handle, &status, &id, &graph);
+      if (error != Error::none) return error;
+      if (status != driver_flag::capture_active) return refuse(Error::invalid_value, "no capture");
+      auto kept = std::make_unique<Kept>(std::move(object));
+      CudaAbi::GraphObject made{};
+      error = call(api_.object_create, &made, static_cast<void*>(kept.get()), +release, 1u,
+                   unsigned{CudaAbi::object_ends_unseen});
+      if (error != Error::none) return error;
+      (void)kept.release();
+      error = call(api_.graph_keep, graph, made, 1u, unsigned{CudaAbi::object_is_given});
+      if (error != Error::none) api_.object_release(made, 1);
+      return error;
+    });
   }
 
   bool queries_all_streams() const override { return !!api_.context_record_event; }
@@ -333,7 +358,10 @@ class Cuda : public OrderedRuntime<CudaAbi> {
   }
 
   Error capture_info(CudaAbi::Stream stream, int* status, unsigned long long* id) override {
-    return call(api_.capture_info, stream, status, id, static_cast<CudaAbi::Graph*>(nullptr),
+    return capture_info(stream, status, id, nullptr);
+  }
+  Error capture_info(CudaAbi::Stream stream, int* status, unsigned long long* id, CudaAbi::Graph* graph) {
+    return call(api_.capture_info, stream, status, id, graph,
                 static_cast<const CudaAbi::GraphNode**>(nullptr), static_cast<size_t*>(nullptr));
   }
 

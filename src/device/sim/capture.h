@@ -31,6 +31,9 @@ struct Node {
   std::vector<size_t> after;  // indices of earlier nodes
 };
 
+// What a graph keeps for its owner (Runtime::keep_with_graph()).
+using KeptObjects = std::vector<std::shared_ptr<const void>>;
+
 struct CaptureSequence {
   static inline std::atomic<int> active{0};  // how many have not ended
 
@@ -54,6 +57,7 @@ struct CaptureSequence {
   std::mutex mutex;  // guards the members below; taken after a queue's
   bool invalid = false, ended = false;
   std::vector<Node> nodes;
+  KeptObjects kept;
   std::vector<std::weak_ptr<WorkQueue>> lanes;
 
   // Returns whether all nodes precede one of these.

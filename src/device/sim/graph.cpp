@@ -8,8 +8,8 @@
 
 namespace fairlead::device::sim {
 
-CapturedGraph::CapturedGraph(int device, std::vector<Node> nodes, size_t lanes)
-    : device(device), nodes_(std::move(nodes)) {
+CapturedGraph::CapturedGraph(int device, std::vector<Node> nodes, KeptObjects kept, size_t lanes)
+    : device(device), nodes_(std::move(nodes)), kept_(std::make_shared<const KeptObjects>(std::move(kept))) {
   try {
     while (other_lanes_.size() + 1 < lanes) {
       auto queue = std::make_shared<WorkQueue>(device, StreamKind::library);
@@ -50,6 +50,7 @@ Error CapturedGraph::launch(const QueueRef& queue) {
       return end->failure;
     });
   }
+  if (!kept_->empty()) queue->submit([kept = kept_] { return Failure(); });
   last_ = queue->mark();
   return Error::none;
 }

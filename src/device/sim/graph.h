@@ -18,17 +18,18 @@ namespace fairlead::device::sim {
 class CapturedGraph {
  public:
   // Throws std::system_error if it cannot start the streams of its own.
-  CapturedGraph(int device, std::vector<Node> nodes, size_t lanes);
+  CapturedGraph(int device, std::vector<Node> nodes, KeptObjects kept, size_t lanes);
   ~CapturedGraph();
   CapturedGraph(const CapturedGraph&) = delete;
 
   const int device;
   Error launch(const QueueRef& queue);
   // That a launch submits to the queue, at most: nodes with a mark each, what precedes and what follows.
-  size_t work() const { return 2 * (nodes_.size() + other_lanes_.size()) + 4; }
+  size_t work() const { return 2 * (nodes_.size() + other_lanes_.size()) + 5; }
 
  private:
   const std::vector<Node> nodes_;
+  const std::shared_ptr<const KeptObjects> kept_;  // launches keep them, too
   std::vector<QueueRef> other_lanes_;
   std::mutex mutex_;
   MomentRef last_;  // the end of the last launch: launches of one graph do not overlap

@@ -223,14 +223,27 @@ Error Simulator::end_capture(Stream stream, Graph* graph) {
   QueueRef queue;
   if (Error error = look_up(stream, &queue); error != Error::none) return error;
   std::vector<Node> nodes;
+  KeptObjects kept;
   size_t lanes = 0;
-  if (Error error = queue->end_capture(&nodes, &lanes); error != Error::none) return error;
+  if (Error error = queue->end_capture(&nodes, &kept, &lanes); error != Error::none) return error;
   try {
-    *graph = graphs_.add(std::make_shared<CapturedGraph>(queue->device, std::move(nodes), lanes));
+    *graph =
+        graphs_.add(std::make_shared<CapturedGraph>(queue->device, std::move(nodes), std::move(kept), lanes));
   } catch (const std::system_error& error) {
     return fail(Error::out_of_memory, "cannot start a graph's threads: %s", error.what());
   }
   return Error::none;
+}
+
+// It is released as a driver does it: in a thread that can use no GPU.
+Error Simulator::keep_with_graph(Stream stream, std::shared_ptr<const void> object) {
+  QueueRef queue;
+  if (Error error = look_up(stream, &queue); error != Error::none) return error;
+  return queue->keep_with_graph({nullptr, [object](auto) mutable {
+                                   const bool was = std::exchange(in_host_function_, true);
+                                   object = nullptr;
+                                   in_host_function_ = was;
+                                 }});
 }
 
 Error Simulator::launch_graph(Graph graph, Stream stream) {

@@ -146,6 +146,7 @@ class Simulator : public Runtime {
   Error exchange_capture_mode(CaptureMode* mode) override;
   Error begin_capture(Stream stream, CaptureMode mode) override;
   Error end_capture(Stream stream, Graph* graph) override;
+  Error keep_with_graph(Stream stream, std::shared_ptr<const void> object) override;
   Error launch_graph(Graph graph, Stream stream) override;
   Error destroy_graph(Graph graph) override;
 

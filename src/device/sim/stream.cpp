@@ -161,7 +161,15 @@ bool WorkQueue::captured_against(CaptureMode mode) {
   return capture_ && capture_->conflicts_with(mode);
 }
 
-Error WorkQueue::end_capture(std::vector<Node>* nodes, size_t* lanes) {
+Error WorkQueue::keep_with_graph(std::shared_ptr<const void> object) {
+  std::lock_guard lock(mutex_);
+  if (!capture_) return fail(Error::invalid_value, "the stream is not being captured");
+  std::lock_guard capture_lock(capture_->mutex);
+  capture_->kept.push_back(std::move(object));
+  return Error::none;
+}
+
+Error WorkQueue::end_capture(std::vector<Node>* nodes, KeptObjects* kept, size_t* lanes) {
   CaptureRef ended;
   std::vector<size_t> last;
   {
@@ -179,6 +187,7 @@ Error WorkQueue::end_capture(std::vector<Node>* nodes, size_t* lanes) {
     valid = !ended->invalid;
     joined = valid && ended->all_precede(last);
     streams = ended->lanes;
+    *kept = std::move(ended->kept);
     if (joined) *nodes = std::move(ended->nodes);
     *lanes = streams.size();
   }

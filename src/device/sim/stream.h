@@ -57,8 +57,9 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
 
   Capture capture();
   Error begin_capture(CaptureMode mode);
+  Error keep_with_graph(std::shared_ptr<const void> object);
   // Hands over what was captured; the first lane is this stream.
-  Error end_capture(std::vector<Node>* nodes, size_t* lanes);
+  Error end_capture(std::vector<Node>* nodes, KeptObjects* kept, size_t* lanes);
   bool invalidate();                        // returns whether the stream is being captured
   bool captured_against(CaptureMode mode);  // does a call of a thread in this mode conflict with the capture?
 

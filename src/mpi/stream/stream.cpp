@@ -142,10 +142,11 @@ bool GpuStream::is_captured() const {
 }
 
 // False: there is no memory for them. The words of a graph are new, as they begin at 0.
-bool GpuStream::take_words(const Operations& operations, bool captured) {
+bool GpuStream::take_words(const Operations& operations, uint64_t capture) {
+  const bool captured = capture != 0;
   for (size_t i = 0; i < operations.size(); ++i) {
     Enqueued& operation = *operations[i];
-    operation.captured = captured;
+    operation.capture = capture;
     operation.done = captured ? take_unused_word(device_) : take_word(device_);
     operation.reached = captured ? take_unused_word(device_) : reached_;
     operation.number = captured ? 1 : enqueued_ + static_cast<uint32_t>(i) + 1;
@@ -158,9 +159,9 @@ bool GpuStream::take_words(const Operations& operations, bool captured) {
 
 static void give_back_words(int device, const GpuStream::Operations& operations) {
   for (const auto& operation : operations) {
-    if (operation->captured) {
-      give_back_unused(operation->reached);
-      give_back_unused(operation->done);
+    if (operation->capture) {
+      give_back_unused(std::exchange(operation->reached, nullptr));
+      give_back_unused(std::exchange(operation->done, nullptr));
     } else {
       give_back(device, operation->done);
     }
@@ -170,7 +171,7 @@ static void give_back_words(int device, const GpuStream::Operations& operations)
 // The driver may have accepted a part of it, so the numbers count as used, no wait may last, and the words of
 // a graph are not used again.
 void GpuStream::skip(const Operations& operations) {
-  if (operations.front()->captured) return;
+  if (operations.front()->capture) return;
   enqueued_ += static_cast<uint32_t>(operations.size());
   for (const auto& operation : operations) store(operation->done, operation->round);
   give_back_words(device_, operations);
@@ -183,7 +184,7 @@ Error GpuStream::enqueue(const Operations& operations, Waits waits, int* mpi_err
   if (error != Error::none) return error;
   const bool captured = capture.state == device::Capture::State::active;
   std::vector<device::WordAccess> accesses;
-  if (!take_words(operations, captured)) {
+  if (!take_words(operations, captured ? capture.id : 0)) {
     give_back_words(device_, operations);
     return Error::out_of_memory;
   }
@@ -215,8 +216,16 @@ Error GpuStream::enqueue(const Operations& operations, Waits waits, int* mpi_err
 }
 
 void GpuStream::keep_in_graph(const Operations& operations, uint64_t capture) {
-  std::lock_guard lock(mutex_);
-  if (sequences_.empty() || sequences_.back().capture != capture) sequences_.push_back({capture, {}, 0});
+  const auto is_first = [&] { return sequences_.empty() || sequences_.back().capture != capture; };
+  std::unique_lock lock(mutex_);
+  if (is_first()) {
+    lock.unlock();
+    auto ended = std::make_shared<std::atomic<bool>>(false);
+    const Error error =
+        device::runtime()->keep_with_graph(stream_, {nullptr, [ended](auto) { *ended = true; }});
+    lock.lock();
+    sequences_.push_back({capture, {}, 0, error == Error::none ? ended : nullptr});
+  }
   for (const auto& operation : operations) {
     sequences_.back().operations.push_back(operation);
     progress_thread().keep_in_graph();
@@ -264,11 +273,18 @@ std::vector<device::WordAccess> GpuStream::waits_for(const Operations& operation
   std::vector<device::WordAccess> waits;
   std::lock_guard lock(mutex_);
   for (const auto& operation : operations)
-    if (operation->captured || !operation->ended) waits.push_back({true, operation->done, operation->round});
+    if (operation->done && (operation->capture || !operation->ended))
+      waits.push_back({true, operation->done, operation->round});
   return waits;
 }
 
 Error GpuStream::wait(const Operations& operations) {
+  device::Capture now;
+  (void)device::runtime()->capture_of(stream_, &now);
+  for (const auto& operation : operations) {
+    std::lock_guard lock(mutex_);
+    operation->waited_for_outside |= operation->capture != now.id;
+  }
   const std::vector<device::WordAccess> waits = waits_for(operations);
   return device::runtime()->access_words(stream_, waits.data(), waits.size());
 }
@@ -291,9 +307,17 @@ std::shared_ptr<Enqueued> GpuStream::next_reached() {
     return operation;
   };
   if (auto operation = take_waiting()) return operation;
-  for (Sequence& sequence : sequences_) {
-    auto& operation = sequence.operations[sequence.next];
-    if (operation->under_way || load(operation->reached) == 0) continue;
+  for (size_t i = 0; i < sequences_.size();) {
+    Sequence& sequence = sequences_[i];
+    const bool graph_ended = sequence.graph_ended && *sequence.graph_ended;
+    const auto operation = sequence.operations[sequence.next];
+    if (operation->under_way || load(operation->reached) == 0) {
+      if (graph_ended && is_over(sequence))
+        forget(i);
+      else
+        ++i;
+      continue;
+    }
     // The stream may have passed others on its way there since they were looked at.
     if (auto earlier = take_waiting()) return earlier;
     store(operation->reached, 0);
@@ -301,6 +325,20 @@ std::shared_ptr<Enqueued> GpuStream::next_reached() {
     return operation;
   }
   return nullptr;
+}
+
+// The last launch of an ended graph may have left operations that no stream has waited for.
+bool GpuStream::is_over(const Sequence& sequence) {
+  return std::ranges::none_of(sequence.operations, [](const auto& operation) {
+    return operation->under_way || operation->waited_for_outside;
+  });
+}
+
+void GpuStream::forget(size_t sequence) {
+  const Operations operations = std::move(sequences_[sequence].operations);
+  sequences_.erase(sequences_.begin() + static_cast<std::ptrdiff_t>(sequence));
+  give_back_words(device_, operations);
+  for (size_t i = 0; i < operations.size(); ++i) progress_thread().end_enqueued(true);
 }
 
 void GpuStream::end(Enqueued& operation, int error) {
@@ -313,8 +351,8 @@ void GpuStream::end(Enqueued& operation, int error) {
     observe::trace({observe::EventKind::enqueued, number_, operation.came, observe::now(), operation.bytes,
                     static_cast<int>(operation.function)});
   --operation.errors->outstanding;
-  store(operation.done, operation.round);
-  if (operation.captured) return;
+  if (operation.done) store(operation.done, operation.round);
+  if (operation.capture) return;
   give_back(device_, operation.done);
   progress_thread().end_enqueued(false);
 }
@@ -328,7 +366,7 @@ bool GpuStream::advance() {
       operation = postponed_ ? std::exchange(postponed_, nullptr) : next_reached();
       if (!operation) break;
       const bool counted = std::exchange(operation->under_way, true);
-      if (operation->captured && !counted) ++operation->errors->outstanding;
+      if (operation->capture && !counted) ++operation->errors->outstanding;
       if (observe::tracing() && !counted) operation->came = observe::now();
     }
     // Without the lock: a call that enqueues need not wait for this one.
@@ -351,7 +389,7 @@ bool GpuStream::advance() {
       break;
     }
     happened = true;
-    if (!operation->captured) messages_waiting_ -= operation->is_message && !operation->early;
+    if (!operation->capture) messages_waiting_ -= operation->is_message && !operation->early;
     if (!operation->early && (error != MPI_SUCCESS || operation->request == MPI_REQUEST_NULL))
       end(*operation, error);
     else
@@ -405,7 +443,7 @@ void GpuStream::abandon(bool idle) {
   auto pass = [](const auto& operations) {
     for (const auto& operation : operations) {
       store(operation->done, operation->round);
-      progress_thread().end_enqueued(operation->captured);
+      progress_thread().end_enqueued(operation->capture != 0);
     }
   };
   if (postponed_) under_way_.push_back(std::exchange(postponed_, nullptr));
@@ -414,7 +452,7 @@ void GpuStream::abandon(bool idle) {
     pass(sequence.operations);
     if (idle) give_back_words(device_, sequence.operations);
   }
-  std::erase_if(under_way_, [](const auto& operation) { return operation->captured; });
+  std::erase_if(under_way_, [](const auto& operation) { return operation->capture != 0; });
   pass(under_way_);
   waiting_.clear();
   sequences_.clear();

@@ -66,10 +66,12 @@ struct Enqueued {
   MPI_Status result;
   uint32_t* reached = nullptr;  // the stream writes `number`, or, captured, 1
   uint32_t number = 0;
-  uint32_t* done =
-      nullptr;  // the CPU writes `round`, or, captured, 1, which the stream clears in each launch
+  // The CPU writes `round`, or, captured, 1, which the stream clears in each launch. Null: the graph has
+  // ended.
+  uint32_t* done = nullptr;
   uint32_t round = 0;
-  bool captured = false;
+  uint64_t capture = 0;             // that it is part of
+  bool waited_for_outside = false;  // of the graph, which may end before that wait
   bool under_way = false, ended = false;
   Operation* early = nullptr;  // what start_early() has started
   Function function{};         // what has started it, for the trace
@@ -116,15 +118,18 @@ class GpuStream {
     uint64_t capture;
     std::vector<std::shared_ptr<Enqueued>> operations;
     size_t next = 0;
+    std::shared_ptr<std::atomic<bool>> graph_ended;  // null if the driver does not tell
   };
   GpuStream() = default;
-  bool take_words(const Operations& operations, bool captured);
+  bool take_words(const Operations& operations, uint64_t capture);
   void keep_in_graph(const Operations& operations, uint64_t capture);
   void skip(const Operations& operations);
   int begin(const std::shared_ptr<Enqueued>& operation);
   void end_without_start(Enqueued& operation);
   std::vector<device::WordAccess> waits_for(const Operations& operations);
   bool may_start_early();
+  static bool is_over(const Sequence& sequence);
+  void forget(size_t sequence);
   std::shared_ptr<Enqueued> next_reached();
   void end(Enqueued& operation, int error);
   void report_stall(int seconds);

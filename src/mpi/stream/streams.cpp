@@ -240,7 +240,7 @@ static int enqueue_on(const StreamCommunicator& mine, Handle handle,
   int mpi_error = MPI_SUCCESS;
   const device::Error error = mine.stream->enqueue(operations, waits, &mpi_error);
   // What is captured counts where it starts.
-  if (error != device::Error::none || operations.front()->captured) mine.errors->outstanding -= count;
+  if (error != device::Error::none || operations.front()->capture) mine.errors->outstanding -= count;
   if (error == device::Error::none) return mpi_error;
   for (int i = 0; i < count; ++i) progress_thread().end_enqueued(false);
   log_line(LogLevel::error, "an operation cannot be enqueued: %s %s", device::to_string(error),
