@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <mutex>
+#include <utility>
 
 namespace fairlead {
 namespace {
@@ -49,6 +50,15 @@ unsigned char* dummy_memory(DummyFor buffer, size_t bytes) {
   if (known.bytes < bytes)
     if (const Addresses longer = map(bytes); longer.begin) known = longer;
   return known.bytes < bytes ? nullptr : known.begin;
+}
+
+unsigned char* dummy_memory_after(size_t* taken, size_t bytes) {
+  constexpr size_t page = 4096;
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+  const size_t end = *taken + (bytes + page - 1) / page * page;
+  unsigned char* const all = dummy_memory(DummyFor::received, end);
+  if (!all || mmap(all + *taken, page, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return nullptr;
+  return all + std::exchange(*taken, end);
 }
 
 }  // namespace fairlead

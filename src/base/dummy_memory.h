@@ -19,4 +19,8 @@ void reserve_dummy_memory();
 // So many bytes, more than the reserve if they can be had. Null if not; they stay valid for ever.
 unsigned char* dummy_memory(DummyFor buffer, size_t bytes);
 
+// The same for one of several messages that are received at a time, of which others have the first `*taken`
+// bytes, which grows. Its first page is memory of its own, zero at first.
+unsigned char* dummy_memory_after(size_t* taken, size_t bytes);
+
 }  // namespace fairlead

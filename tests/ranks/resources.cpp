@@ -244,6 +244,27 @@ RANK_TEST(resources, M13_a_collective_ends_if_one_rank_has_no_memory, 2) {
   }
 }
 
+// Between nodes such blocks are messages, of host and of device memory.
+RANK_TEST(resources, M13_blocks_end_if_their_receiver_has_no_memory, 2) {
+  constexpr int bytes = 48 << 20;
+  const int to = (rank + 1) % size, from = (rank + size - 1) % size;
+  const auto lacks = [](int one) { return setting("TEST_LACKS") == "space" && lacks_on(one); };
+  std::vector<int> sends(static_cast<size_t>(size)), receives(sends), at(sends);
+  if (!lacks(rank)) sends[static_cast<size_t>(to)] = bytes;
+  if (!lacks(from)) receives[static_cast<size_t>(from)] = bytes;
+  const Memory received(Place::device, bytes);
+  for (const Place place : {Place::host, Place::device}) {
+    const Memory sent(place, bytes);
+    int result = MPI_SUCCESS;
+    {
+      Lack lack;
+      result = MPI_Alltoallv(sent, sends.data(), at.data(), MPI_BYTE, received, receives.data(), at.data(),
+                             MPI_BYTE, MPI_COMM_WORLD);
+    }
+    EXPECT((result != MPI_SUCCESS) == lacks(rank), "error %d", result);
+  }
+}
+
 RANK_TEST(resources, M13_windows_serve, 2) {
   constexpr size_t bytes = 4096;
   Memory window(Place::device, bytes), from(Place::device, bytes);

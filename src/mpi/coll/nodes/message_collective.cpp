@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/dummy_memory.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "base/statistics.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/algorithm_log.h"
+#include "mpi/coll/staging.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/stream_check.h"
 #include "mpi/network/host_capability.h"
@@ -219,11 +221,22 @@ void MessageCollective::receive(const Part& part) {
     unsigned char* staged = staging_.data() + part.at;
     buffer = {staged, part.layout.bytes, MPI_BYTE, {staged, {}}};
   }
-  Arrival& arrival = arrivals_.emplace_back(buffer, part.peer, tag_, *messages_);
+  if (post(buffer, part.peer)) return;
+  // A header in place of the block must be found as it came.
+  const auto bytes = std::max(part.layout.bytes, MPI_Count{p2p::rts_bytes});
+  unsigned char* dummy = dummy_memory_after(&dummy_bytes_, static_cast<size_t>(bytes));
+  if (!dummy) return note(end_for_lack_of_addresses(comm_));
+  arrivals_.pop_back();
+  post({dummy, bytes, MPI_BYTE, {dummy, {}}}, part.peer);
+}
+
+bool MessageCollective::post(const UserBuffer& buffer, int peer) {
+  Arrival& arrival = arrivals_.emplace_back(buffer, peer, tag_, *messages_);
   const int result = arrival.receive.start();
   note(result);
   arrival.posted = result == MPI_SUCCESS;
   if (arrival.posted) engine().add(&arrival.receive);
+  return arrival.posted;
 }
 
 void MessageCollective::send(const Part& part) {
@@ -307,6 +320,7 @@ int MessageCollective::finish(MPI_Status* status) {
     note(send.finish(&its));
   }
   arrivals_.clear();
+  dummy_bytes_ = 0;
   sends_.clear();
   host_sends_.clear();
   out_ = {};

@@ -12,7 +12,7 @@
 // The messages have one tag, on a communicator of the same ranks that carries nothing else. start() posts all
 // of them, and all ranks start their collectives in one order, so messages between two ranks match in that
 // order, too. A rank that cannot read a block sends a message of no bytes instead, so that the other end
-// fails and does not wait.
+// fails and does not wait; one that has no memory to receive a block receives it all the same, and fails.
 
 #pragma once
 
@@ -87,6 +87,7 @@ class MessageCollective : public Operation {
   void move(const Side& side, Run& run, bool out);
   bool moved(Run& run);
   void receive(const Part& part);
+  bool post(const UserBuffer& buffer, int peer);
   void send(const Part& part);
   void send_from_host(const void* address, MPI_Count count, MPI_Datatype datatype, int peer);
   void ask_in_turn();
@@ -110,6 +111,7 @@ class MessageCollective : public Operation {
   std::deque<Send> sends_;
   std::vector<MPI_Request> host_sends_;
   std::deque<Arrival> arrivals_;
+  size_t dummy_bytes_ = 0;  // that blocks are received into for which there is no memory
   ReportTimer report_timer_;
   bool waits_ = false;  // the sends know that the program waits
   int error_ = MPI_SUCCESS;
