@@ -181,12 +181,21 @@ bool CollectiveSlot::is_set(uint64_t& word, uint64_t number) {
 }
 
 bool CollectiveSlot::is_damaged(uint64_t number) const {
-  const uint64_t index = number % records_kept;
+  const MemberArea& own = area(me_);
+  const uint64_t index = number % records_kept, arrived = arrived_[number % arrivals_kept];
+  const uint64_t passed = passed_.load(std::memory_order_acquire);
+  if (own.passed.load(std::memory_order_relaxed) < passed ||
+      (arrived / 8 == number &&
+       own.arrivals[number % arrivals_kept].load(std::memory_order_relaxed) != arrived))
+    return true;
   auto beyond = [&](uint64_t& word) {
     return std::atomic_ref(word).load(std::memory_order_relaxed) > number;
   };
   for (int member = 0; member < members_; ++member) {
     const Record& record = area(member).records[index];
+    if (area(member).passed.load(std::memory_order_acquire) >= number &&
+        capability(member, number) == Capability::none)
+      return true;
     if (beyond(slot_->done[index][member]) || record.exported.load(std::memory_order_relaxed) / 2 > number ||
         record.ready.load(std::memory_order_relaxed) / 2 > number)
       return true;
@@ -216,6 +225,14 @@ kernels::EndWord CollectiveSlot::word_of_end(uint64_t number, int device) const 
 
 kernels::EndWord CollectiveSlot::word_of_part(uint64_t number, int device) const {
   return for_kernels(&slot_->done[number % records_kept][me_], device);
+}
+
+bool CollectiveSlot::any_other_passed(uint64_t number) {
+  for (int member = 0; member < members_; ++member)
+    if (member != me_ && area(member).passed.load(std::memory_order_acquire) >= number &&
+        !gave_up(member, number))
+      return true;
+  return false;
 }
 
 bool CollectiveSlot::is_out(int member, uint64_t number) {

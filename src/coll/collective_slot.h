@@ -16,7 +16,8 @@
 // all, stores the number of the call to a word of the slot when it is over, which all members see.
 //
 // A process that damages these words does not lead others astray: members that see impossible values call the
-// host MPI, or fail (is_damaged()).
+// host MPI, or fail (is_damaged()). A member that waits also looks whether its own words are still there, and
+// whether another member is past a collective without the words that this needs.
 //
 // The first rank of the communicator takes a free slot from its part of the slot pool and sends the slot's
 // number to the other ranks. Objects belong to one thread at a time, except where noted.
@@ -148,8 +149,9 @@ class CollectiveSlot {
   bool may_arrive(uint64_t number) { return everybody_passed(number, arrivals_kept); }
   bool may_use_record(uint64_t number) { return everybody_passed(number, records_kept); }
   void arrive(uint64_t number, Capability capability) {
-    area(me_).arrivals[number % arrivals_kept].store(number * 8 + static_cast<uint64_t>(capability),
-                                                     std::memory_order_release);
+    const uint64_t word = number * 8 + static_cast<uint64_t>(capability);
+    arrived_[number % arrivals_kept] = word;
+    area(me_).arrivals[number % arrivals_kept].store(word, std::memory_order_release);
   }
   // If the rank may not arrive, it may still call the host MPI at once, after announcing that with this
   // function. It has arrived at all earlier collectives.
@@ -181,8 +183,13 @@ class CollectiveSlot {
   // Words hold the number of their call. As long as this rank has not passed a call, no later one has words
   // in the same places.
   bool is_damaged(uint64_t number) const;
+  // Has another member, which did not give up, passed this collective? It has then stored all of its words.
+  bool any_other_passed(uint64_t number);
   // This rank no longer reads anything of this collective or of those before it.
-  void pass(uint64_t number) { area(me_).passed.store(number, std::memory_order_release); }
+  void pass(uint64_t number) {
+    area(me_).passed.store(number, std::memory_order_release);
+    passed_.store(number, std::memory_order_release);  // later: the shared word is never below
+  }
 
   Record& record(int member, uint64_t number) { return area(member).records[number % records_kept]; }
   SlotHeader& slot() { return *slot_; }
@@ -208,6 +215,9 @@ class CollectiveSlot {
   SlotHeader* slot_;
   int members_, me_;
   uint64_t all_passed_ = 0;  // a lower bound
+  // What this rank has stored.
+  uint64_t arrived_[arrivals_kept] = {};
+  std::atomic<uint64_t> passed_ = 0;
 };
 
 }  // namespace fairlead::coll

@@ -182,8 +182,25 @@ Progress GpuCollective::advance() {
   if (abandoned_) return Progress::waiting;
   constexpr unsigned between_looks = 64;
   const Progress progress = step();
-  const bool looks = progress == Progress::waiting && ++waits_ % between_looks == 0;
-  return looks && slot_.is_damaged(number_) ? damaged() : progress;
+  if (progress != Progress::waiting || ++waits_ % between_looks != 0) return progress;
+  const bool all_are_there = slot_.any_other_passed(number_);
+  if (slot_.is_damaged(number_) || !own_words_are_there()) return damaged();
+  if (!all_are_there || !awaits_members()) return progress;
+  const Progress in_the_end = step();
+  return in_the_end == Progress::waiting && awaits_members() ? damaged() : in_the_end;
+}
+
+// Nobody else stores them.
+bool GpuCollective::own_words_are_there() {
+  const bool readied = step_ >= Step::readying && step_ < Step::by_one;
+  return mine().exported.load(std::memory_order_relaxed) / 2 == number_ &&
+         (!readied || mine().ready.load(std::memory_order_relaxed) / 2 == number_) &&
+         (step_ != Step::joining || slot_.is_done(slot_.me(), number_));
+}
+
+bool GpuCollective::awaits_members() const {
+  return step_ == Step::slot || step_ == Step::choosing || step_ == Step::readying ||
+         step_ == Step::joining || (step_ == Step::by_one && one_ != slot_.me());
 }
 
 // Tells the members that still wait for this one.

@@ -67,6 +67,8 @@ class GpuCollective {
   };
   Progress step();
   Progress damaged();
+  bool own_words_are_there();
+  bool awaits_members() const;
   bool export_memory();
   bool export_to(const Exposed& memory, RemoteMemory* remote);
   bool export_at(void* address, const Exposed& memory, RemoteMemory* remote);

@@ -83,9 +83,9 @@ SharedMemory Node::open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd
   return segment;
 }
 
-Node::Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank)
+Node::Node(SharedMemory segment, const Nonce& nonce, std::vector<int> world_ranks, int my_rank)
     : segment_(std::move(segment)),
-      nonce_(header().nonce),
+      nonce_(nonce),
       world_ranks_(std::move(world_ranks)),
       rank_(my_rank),
       memory_(segment_.fd(), header().memory_end, segment_bytes(size())) {

@@ -24,8 +24,8 @@ class Node {
   static SharedMemory create_segment(const Nonce& nonce, int ranks);
   static SharedMemory open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd);
 
-  // `world_ranks`: the world rank of each node rank, ascending.
-  Node(SharedMemory segment, std::vector<int> world_ranks, int my_rank);
+  // `nonce`: the one of the segment. `world_ranks`: the world rank of each node rank, ascending.
+  Node(SharedMemory segment, const Nonce& nonce, std::vector<int> world_ranks, int my_rank);
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }

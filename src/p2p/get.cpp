@@ -42,13 +42,34 @@ RendezvousGet::RendezvousGet(node::Node& node, const RtsHeader& rts, const packi
 }
 
 Error RendezvousGet::advance() {
+  constexpr unsigned between_looks = 64;
+  const Error state = step();
+  const bool awaits_sender = step_ != Step::copying && step_ != Step::passing;
+  if (state == Error::not_ready && awaits_sender && ++waits_ % between_looks == 0) report_stall();
+  return state;
+}
+
+// The message is matched, so its sender owes the bytes.
+void RendezvousGet::report_stall() {
+  if (stream_ && stream_->chunks_received() != chunks_reported_) {
+    chunks_reported_ = stream_->chunks_received();
+    report_timer_.restart();
+  }
+  if (const int seconds = report_timer_.due())
+    log_line(LogLevel::warn,
+             "a device message of %llu bytes from rank %d, which is matched, has been waiting "
+             "for %d s for its sender",
+             static_cast<unsigned long long>(rts_.bytes), node_.world_rank(rts_.sender), seconds);
+}
+
+Error RendezvousGet::step() {
   switch (step_) {
     case Step::looking: {
       RendezvousState state = rendezvous_.state.load(std::memory_order_acquire);
       if (state == RendezvousState::put) {
         if (!posted_ || rendezvous_.posted != posted_->index()) return damaged();
         step_ = Step::filling;
-        return advance();
+        return step();
       }
       if (posted_) {  // the sender has claimed it, but could not write to it
         posted_->give_up();
@@ -65,14 +86,14 @@ Error RendezvousGet::advance() {
       reconsider();
       stream_.emplace(node_, rts_.sender, rendezvous_, device_, to_, rts_.bytes);
       step_ = Step::pipelining;
-      return advance();
+      return step();
     }
     case Step::filling:
       if (const Error state = posted_->state(); state != Error::not_ready)
         return state == Error::none ? over(state) : damaged();
       if (rendezvous_.state.load(std::memory_order_acquire) == RendezvousState::put) return Error::not_ready;
       step_ = Step::looking;
-      return advance();
+      return step();
     case Step::copying: {
       Error state = copy_.poll();
       if (state == Error::none && pinned_.data()) std::memcpy(to_.address(), pinned_.data(), rts_.bytes);
@@ -84,7 +105,7 @@ Error RendezvousGet::advance() {
     case Step::refused:  // the sender answers with a pipelined transfer
       if (rendezvous_.state.load(std::memory_order_acquire) == RendezvousState::refused) return insist();
       step_ = Step::looking;
-      return advance();
+      return step();
     case Step::pipelining: {
       Error state = stream_->advance();
       return state == Error::not_ready ? state : over(state);
@@ -278,7 +299,7 @@ Error RendezvousGet::close(Error error) {
 }
 
 void RendezvousGet::quiesce() {
-  while ((step_ == Step::copying || step_ == Step::passing) && advance() == Error::not_ready)
+  while ((step_ == Step::copying || step_ == Step::passing) && step() == Error::not_ready)
     __builtin_ia32_pause();
 }
 

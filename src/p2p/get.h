@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/host_buffer.h"
+#include "base/report_timer.h"
 #include "base/statistics.h"
 #include "device/small_copy.h"
 #include "node/node.h"
@@ -46,6 +47,7 @@ class RendezvousGet {
   bool left_to_others() const { return step_ == Step::filling; }
 
  private:
+  device::Error step();
   device::Error claim(node::RendezvousState from);
   node::Reason find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first);
   node::Reason find_own();
@@ -57,6 +59,7 @@ class RendezvousGet {
   device::Error insist();
   device::Error damaged();
   void reconsider();
+  void report_stall();
   device::Error over(device::Error error);
   device::Error close(device::Error error);
 
@@ -80,6 +83,9 @@ class RendezvousGet {
   int copying_device_ = -1;
   std::chrono::steady_clock::time_point insisting_since_{}, insisted_{};
   std::optional<transport::StagedReceiver> stream_;
+  unsigned waits_ = 0;
+  ReportTimer report_timer_;
+  uint64_t chunks_reported_ = 0;
 };
 
 }  // namespace fairlead::p2p

@@ -67,18 +67,24 @@ uint64_t StagedSender::length(uint64_t chunk) const {
   return std::min(chunk_bytes_, bytes_ - chunk * chunk_bytes_);
 }
 
-// False: no receiver can have consumed so much.
-bool StagedSender::take_back_consumed() {
+// No receiver can have consumed other numbers of chunks, and nobody else stores what this rank has stored.
+bool StagedSender::words_are_sound() {
   const uint64_t consumed = rendezvous_.consumed.load(std::memory_order_acquire);
-  if (consumed < returned_ || consumed > produced_) return false;
+  return consumed >= returned_ && consumed <= produced_ &&
+         rendezvous_.produced.load(std::memory_order_relaxed) == produced_ &&
+         rendezvous_.flushed.load(std::memory_order_relaxed) == flushed_;
+}
+
+void StagedSender::take_back_consumed() {
+  const uint64_t consumed = std::min(rendezvous_.consumed.load(std::memory_order_acquire), produced_);
   for (; returned_ < consumed; ++returned_) arena_->give_back(chunks_[returned_ % chunks_in_flight]);
-  return true;
 }
 
 void StagedSender::advance() {
   if (failed_) return;
+  if (!words_are_sound()) return fail(Reason::damaged, "its chunks are miscounted");
   if (!arena_) return flush_to_host(Need::required);
-  if (!take_back_consumed()) return fail(Reason::damaged, "it counts chunks that were not sent");
+  take_back_consumed();
   while (!flushed_ && started_ < total_ && started_ - returned_ < chunks_in_flight) {
     std::optional<uint64_t> chunk = arena_->take(length(started_));
     if (!chunk) {
@@ -233,8 +239,10 @@ Error StagedReceiver::advance() {
   const bool flushed = rendezvous_.flushed.load(std::memory_order_acquire);
   const uint64_t produced = rendezvous_.produced.load(std::memory_order_acquire);
   if (produced == produced_failed) return lost(node::to_string(rendezvous_.reason.load()));
-  // No correct sender is further ahead of what this rank has consumed, or produces anything behind a flush.
-  if (!sound_ || produced > total_ || produced < started_ || produced > finished_ + chunks_in_flight ||
+  // No correct sender is further ahead of what this rank has consumed, or produces anything behind a flush,
+  // and nobody else stores how much that is.
+  if (!sound_ || rendezvous_.consumed.load(std::memory_order_relaxed) != finished_ || produced > total_ ||
+      produced < started_ || produced > finished_ + chunks_in_flight ||
       (flushed && produced != rendezvous_.flushed_from))
     return lost(node::to_string(Reason::damaged));
   if (produced) {

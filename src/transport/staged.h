@@ -53,7 +53,8 @@ class StagedSender {
 
  private:
   uint64_t length(uint64_t chunk) const;
-  bool take_back_consumed();
+  bool words_are_sound();
+  void take_back_consumed();
   device::Error fill_rest(uint64_t from);
   void fail(node::Reason reason, const char* what);
 
@@ -81,6 +82,7 @@ class StagedReceiver {
   // none: all bytes are received; not_ready; failed: the sender gave up or a copy failed.
   device::Error advance();
   bool through_device() const { return medium_ == Medium::device; }
+  uint64_t chunks_received() const { return finished_; }
   // Valid after a failure.
   const char* what_failed() const { return what_failed_; }
 

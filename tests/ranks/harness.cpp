@@ -327,8 +327,10 @@ int main(int argc, char** argv) {
       if (rank == 0) printf("%s.%s (%d ranks)\n", test.theme, test.name, test.ranks_needed);
   } else {
     tolerate_errors = environment_is("TEST_TOLERATE_ERRORS", "1");
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // inherited by what is made of it
-    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    if (!environment_is("TEST_ERRORS", "fatal")) {
+      MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // inherited by what is made of it
+      MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    }
     MPI_Comm_dup(MPI_COMM_WORLD, &verdicts);
     agree_on_seed();
     choose_device();

@@ -157,7 +157,8 @@ TEST_F(Three, are_not_led_astray_by_damaged_words) {
       const Workers workers = member->propose(number_, {Workers::Are::each});
       ASSERT_NE(workers.are, Workers::Are::undecided) << "seed " << seed;
       found += member->is_damaged(number_);
-      if (!member->is_damaged(number_)) ASSERT_LT(workers.member, count) << "seed " << seed;
+      if (member->is_damaged(number_)) continue;
+      ASSERT_LT(workers.member, count) << "seed " << seed;
     }
   }
   EXPECT_GT(decided, 100) << "too few are decided to prove anything";
@@ -197,6 +198,34 @@ TEST(ASlotPool, gives_away_slots_again_before_others) {
     CollectiveSlot(pool.slot(left), 1, 0);
     EXPECT_EQ(pool.take(1), left);
   }
+}
+
+TEST_F(Three, miss_words_that_they_have_stored) {
+  const uint64_t number = 5;
+  auto* const areas = reinterpret_cast<MemberArea*>(&members_[0]->slot() + 1);
+  members_[0]->pass(number - 1);
+  members_[0]->arrive(number, Capability::device);
+  EXPECT_FALSE(members_[0]->is_damaged(number));
+  for (std::atomic<uint64_t>* word : {&areas[0].passed, &areas[0].arrivals[number % arrivals_kept]}) {
+    const uint64_t before = word->exchange(1);
+    EXPECT_TRUE(members_[0]->is_damaged(number));
+    *word = before;
+  }
+  EXPECT_FALSE(members_[0]->is_damaged(number));
+}
+
+TEST_F(Three, miss_words_of_members_that_are_past_a_collective) {
+  const uint64_t number = 5;
+  members_[1]->arrive(number, Capability::device);
+  EXPECT_FALSE(members_[0]->any_other_passed(number));
+  members_[1]->pass(number);
+  EXPECT_TRUE(members_[0]->any_other_passed(number));
+  EXPECT_FALSE(members_[1]->any_other_passed(number)) << "only itself";
+  EXPECT_FALSE(members_[0]->is_damaged(number));
+  reinterpret_cast<MemberArea*>(&members_[0]->slot() + 1)[1].arrivals[number % arrivals_kept] = 0;
+  EXPECT_TRUE(members_[0]->is_damaged(number));
+  members_[1]->give_up(number);
+  EXPECT_FALSE(members_[0]->any_other_passed(number)) << "who gives up stores no more words";
 }
 
 // Threads that make communicators at the same time get a place for each.

@@ -41,8 +41,8 @@ class Damage : public device::SimTest {
   static Node& rank(int number) {
     static node::SharedMemory first = Node::create_segment(nonce, 2);
     static const int file = first.fd();
-    static auto& second = *new Node(Node::open_segment(nonce, 2, getpid(), file), {0, 1}, 1);
-    static auto& nodes = *new std::array<Node*, 2>{new Node(std::move(first), {0, 1}, 0), &second};
+    static auto& second = *new Node(Node::open_segment(nonce, 2, getpid(), file), nonce, {0, 1}, 1);
+    static auto& nodes = *new std::array<Node*, 2>{new Node(std::move(first), nonce, {0, 1}, 0), &second};
     return *nodes[static_cast<size_t>(number)];
   }
 
@@ -161,6 +161,7 @@ TEST_F(Damage, of_one_word_loses_the_message) {
            {"a shape of more bytes", 1, Case::fresh, [](Rendezvous& slot) { slot.shape.piece *= 2; }},
            {"more produced than there is", 1, Case::streamed, [](Rendezvous& slot) { slot.produced = 1000; }},
            {"more consumed than produced", 1, Case::streamed, [](Rendezvous& slot) { slot.consumed = 1000; }},
+           {"less produced than there is", 1, Case::streamed, [](Rendezvous& slot) { slot.produced = 0; }},
            {"another medium", 1, Case::streamed, [](Rendezvous& slot) { slot.medium = node::Medium{9}; }},
            {"shorter chunks", 1, Case::streamed, [](Rendezvous& slot) { slot.chunk_bytes /= 2; }},
            {"no chunks", 1, Case::streamed, [](Rendezvous& slot) { slot.chunk_bytes = 0; }},
@@ -223,7 +224,9 @@ TEST_F(Damage, at_random_in_posted_buffers) {
     damage(&block.posted[posted->index()], sizeof block.posted[0]);
     if (random_() % 2) damage(&block.posted_for, sizeof block.posted_for);
     EXPECT_FALSE(RendezvousPut::start(rank(1), 0, key, source_, bytes, 0)) << "its memory cannot be imported";
-    if (random_() % 2) EXPECT_TRUE(PostedBuffer::withdraw_from(rank(0), key)) << "nobody has claimed it";
+    if (random_() % 2) {
+      EXPECT_TRUE(PostedBuffer::withdraw_from(rank(0), key)) << "nobody has claimed it";
+    }
     EXPECT_TRUE(posted->withdraw()) << "nobody has claimed it";
   }
   for (auto& set : block.posted_for)

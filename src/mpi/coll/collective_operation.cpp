@@ -110,10 +110,10 @@ void CollectiveOperation::arrive() {
     step_ = Step::waiting_for_turn;
     return;
   }
-  if (!slot->may_arrive(number_)) return;
+  if (!slot->may_arrive(number_)) return go_on_waiting();
   Capability capability = capability_;
   bool shows = capability == Capability::device || capability == Capability::nothing;
-  if ((shows || work_.nccl) && !slot->may_use_record(number_)) return;
+  if ((shows || work_.nccl) && !slot->may_use_record(number_)) return go_on_waiting();
   if (work_.nccl && !state_->all_before_have_arrived(number_)) return;
   if (work_.nccl && state_->nccl().reserve(number_, work_.device)) {
     capability = Capability::nccl;
@@ -143,14 +143,14 @@ void CollectiveOperation::decide() {
   using Capabilities = coll::CollectiveSlot::Capabilities;
   Decision outcome =
       state_->slot()->outcome(number_, blocking_ ? Capabilities::stand : Capabilities::may_be_withdrawn);
-  if (!is_possible(outcome)) {
-    log_line(LogLevel::error, "another process has damaged the decision on a collective");
-    return over(MPI_ERR_OTHER);
-  }
+  if (!is_possible(outcome)) return lose();
   switch (outcome) {
     case Decision::undecided:
-      return complain_of_missing();
+      return go_on_waiting();
     case Decision::staged:
+      // Members that decided otherwise, because the words are damaged, follow this one if none has started.
+      if (gpu_) state_->slot()->give_up(number_);
+      if (state_->slot()->workers(number_).are > coll::Workers::Are::each) return lose();
       if (arrived_with_ == Capability::nccl) state_->nccl().release(number_);
       if (arrived_with_ != Capability::staged) why_staged_ = Fallback::others_staged;
       gpu_.reset();
@@ -177,7 +177,8 @@ void CollectiveOperation::run_by_nccl() {
     state_->clear(number_);
     cleared_ = true;
   }
-  if (progress == Progress::waiting || (progress == Progress::failed && awaits_news())) return;
+  if (progress == Progress::waiting) return go_on_waiting();
+  if (progress == Progress::failed && awaits_news()) return;
   if (progress == Progress::refused) {
     report_stall();
     step_ = Step::on_gpu;
@@ -204,7 +205,7 @@ void CollectiveOperation::run_on_gpu() {
     state_->clear(number_);
     cleared_ = true;
   }
-  if (progress == Progress::waiting) return complain_of_missing();
+  if (progress == Progress::waiting) return go_on_waiting();
   const Traffic path = gpu_->done_by_one() ? Traffic::collective_by_one : Traffic::collective_gpu;
   count(path, regions_.bytes());
   took(path);
@@ -295,18 +296,30 @@ void CollectiveOperation::over(int error) {
   complete_.store(true, std::memory_order_release);
 }
 
-// Names the ranks that keep the others waiting.
-void CollectiveOperation::complain_of_missing() {
+// Looks for damage now and then, and names the ranks that keep the others waiting.
+void CollectiveOperation::go_on_waiting() {
+  constexpr unsigned between_looks = 64;
+  const bool looks = step_ == Step::arriving || step_ == Step::deciding;
+  if (looks && ++waits_ % between_looks == 0 && state_->slot()->is_damaged(number_)) {
+    if (awaits_news()) return;
+    return lose();
+  }
   const int seconds = report_timer_.due();
   if (seconds == 0) return;
   std::vector<int> ranks;
   for (int member : state_->slot()->missing(number_)) ranks.push_back(state_->world_rank(member));
-  if (ranks.empty()) return;
-  log_line(
-      LogLevel::warn,
-      "rank %d has been waiting in collective %llu of a communicator of %d ranks for %d s; not there yet: %s",
-      state_->world_rank(state_->position().rank), static_cast<unsigned long long>(number_),
-      state_->position().size, seconds, ranks_in_words(ranks).c_str());
+  log_line(LogLevel::warn,
+           "rank %d has been waiting in collective %llu of a communicator of %d ranks for %d s; %s%s",
+           state_->world_rank(state_->position().rank), static_cast<unsigned long long>(number_),
+           state_->position().size, seconds,
+           ranks.empty() ? "all are there, but one has not done its part" : "not there yet: ",
+           ranks_in_words(ranks).c_str());
+}
+
+void CollectiveOperation::lose() {
+  log_line(LogLevel::error, "another process has damaged the decision on a collective");
+  if (arrived_with_ != Capability::none) state_->slot()->give_up(number_);
+  over(MPI_ERR_OTHER);
 }
 
 // This rank is about to enter a host MPI call that cannot be polled. An undecided collective goes to the host

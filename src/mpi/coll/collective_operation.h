@@ -64,7 +64,8 @@ class CollectiveOperation : public Operation {
   bool leave_slot(Failures& failures);
   void took(Traffic path);
   void log_path(Traffic path) const;
-  void complain_of_missing();
+  void go_on_waiting();
+  void lose();
 
   std::shared_ptr<CommunicatorState> state_;
   std::shared_ptr<MemoryQuestion> question_;  // null, or asked with the call
@@ -92,6 +93,7 @@ class CollectiveOperation : public Operation {
   std::optional<coll::GpuCollective> gpu_;
   StagedCall staged_;
   ReportTimer report_timer_;
+  unsigned waits_ = 0;
   int error_ = MPI_SUCCESS;
   bool raised_ = false;  // the host MPI has raised the error on the call's communicator
   Fallback why_staged_ = Fallback::chosen_staged;

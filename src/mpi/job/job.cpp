@@ -220,7 +220,7 @@ std::unique_ptr<node::Node> open_node(const node::Nonce& nonce, std::unique_ptr<
       share_on_node([&] { return coll::SlotPool::create(size); },
                     [&](pid_t pid, int fd) { return coll::SlotPool::open(size, pid, fd); });
   if (slot_pool_memory) *pool = std::make_unique<coll::SlotPool>(std::move(slot_pool_memory), size, rank);
-  return std::make_unique<node::Node>(std::move(segment), std::move(world_ranks), rank);
+  return std::make_unique<node::Node>(std::move(segment), nonce, std::move(world_ranks), rank);
 }
 
 void close_job();

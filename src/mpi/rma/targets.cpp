@@ -232,6 +232,7 @@ int Targets::barrier() {
   int member = 0;
   bool damaged = false;
   const int failure = poll_until("the fence, or the end,", member, [&] {
+    damaged = own_words().barriers.load(std::memory_order_relaxed) != number;
     for (; member < size() && !damaged; ++member) {
       const uint64_t entered = words(member)->barriers.load(std::memory_order_acquire);
       if (entered < number) return false;
