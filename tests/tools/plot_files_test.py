@@ -4,6 +4,7 @@ large sizes, bars and heat maps need."""
 
 import json
 import os
+import random
 import sys
 import tempfile
 import unittest
@@ -16,6 +17,13 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/plot/drawing"))
 
 import events  # noqa: E402
+import ghost  # noqa: E402
+import matrix  # noqa: E402
+import picture  # noqa: E402
+import runs  # noqa: E402
+import tallies  # noqa: E402
+from failure import Failure  # noqa: E402
+from files import opening  # noqa: E402
 from scales import size_text  # noqa: E402
 from tallies import bytes_text  # noqa: E402
 
@@ -62,6 +70,63 @@ class Sizes(unittest.TestCase):
         for size, text in (8, "8"), (1 << 10, "1 KiB"), (3 << 29, "1.5 GiB"), (1 << 40, "1 TiB"), (1 << 52, "4 PiB"):
             self.assertEqual(size_text(size), text)
         self.assertEqual(bytes_text(3 << 50), "3 PiB")
+
+
+class Damage(unittest.TestCase):
+    """What is read from others, with random mistakes: it is taken, or refused in words."""
+
+    PIECES = b'""', b"{}", b"[]", b"null", b"-1", b"1e999", b"NaN", b"0", b'"x"', b"[[[[", b"\\u0000", b"\xff", b",", b"\n"
+    SOUND = (json.dumps(MATRIX), json.dumps({"traceEvents": [CALL, SEND, {**SEND, "ph": "f"}]}),
+             "# pairs: strided parallel pairs\n# stride between partners: 1\n8 1 1 2 3 4 5 6 7 8 9\n",
+             json.dumps({"benchmark": "latency", "schema": 1, "results": [{"bytes": 8, "latency_us": {"mean": 1, "min": 1, "max": 2}}]}),
+             json.dumps({"traffic": [{"path": "peer copies", "messages": 1, "bytes": 8}], "calls": [], "phases": [], "fallbacks": [],
+                         "ranks": 2, "seconds": 1.5}),
+             json.dumps({"program": "ghost_exchange", "runs": [{"variant": "v", "ranks": 2, "cells": [8, 8], "total_s": 1,
+                                                                "iterations": 2, "ghost_cell": {"median_us": 3}, "mpi": "M",
+                                                                "provider": "SIM", "halo": 1, "corners": True}]}))
+
+    @staticmethod
+    def read(path):
+        """As `fairlead plot` does, up to the picture."""
+        if b"traceEvents" in opening(path, 200):
+            return events.read_trace(path)
+        if ghost.is_timings([path]):
+            return ghost.compose([path], [])
+        for read, compose in (runs.read_matrix, lambda about: matrix.compose(about, path, [])), (
+                tallies.read, lambda about: tallies.compose(about, path)):
+            if about := read([path]):
+                return compose(about)
+        return picture.compose(*runs.read_runs([path], []), [])
+
+    def damaged(self, draw, text):
+        for _ in range(draw.randrange(1, 4)):
+            at = draw.randrange(len(text) + 1)
+            text = draw.choice((
+                lambda: text[:at] + draw.choice(self.PIECES) + text[at:],
+                lambda: text[:at] + draw.choice(self.PIECES) + text[at + draw.randrange(12):],
+                lambda: text[:at] + text[at + draw.randrange(9):],
+                lambda: text[:at] + bytes([draw.randrange(256)]) + text[at + 1:],
+                lambda: text[:at]))()
+        return text
+
+    def test_at_random(self):
+        seed = random.SystemRandom().randrange(1 << 32)
+        draw = random.Random(seed)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "damaged")
+            for text in self.SOUND:
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                self.read(path)
+            for number in range(1000):
+                text = self.damaged(draw, draw.choice(self.SOUND).encode())
+                with open(path, "wb") as file:
+                    file.write(text)
+                with self.subTest(seed=seed, number=number, text=text):
+                    try:
+                        self.read(path)
+                    except Failure as failure:
+                        self.assertNotIn("\n", str(failure))
 
 
 class FilesTest(ToolTest):

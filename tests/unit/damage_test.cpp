@@ -129,6 +129,13 @@ class Damage : public device::SimTest {
   char* target_;
 };
 
+// The others would take RTS headers with another nonce for bytes of the program.
+TEST_F(Damage, of_the_nonce_reaches_no_rts_header) {
+  node::SharedMemory segment = Node::create_segment(nonce, 1);
+  std::memset(segment.data(), 0x5A, sizeof nonce);
+  EXPECT_EQ(Node(std::move(segment), nonce, {0}, 0).nonce(), nonce);
+}
+
 TEST_F(Damage, is_not_there) {
   expect_that_messages_pass();
 }

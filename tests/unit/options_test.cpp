@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "damaged_text.h"
+
 namespace fairlead {
 namespace {
 
@@ -167,6 +169,19 @@ TEST(Options, every_number_is_bounded) {
       EXPECT_TRUE(has(complaint_about(option.variable, extreme),
                       "is not understood (accepted: " + option.accepted + "); using " + option.initial));
   }
+}
+
+TEST(Options, of_any_text_are_taken_or_refused) {
+  DamagedText damaged;
+  int refused = 0;
+  for (int i = 0; i < 100; ++i)
+    for (const OptionReport& option : describe_options()) {
+      const std::string text = damaged.of(option.initial), wrong = complaint_about(option.variable, text);
+      refused += !wrong.empty();
+      if (wrong.empty()) continue;
+      ASSERT_TRUE(has(wrong, option.variable)) << text;
+    }
+  EXPECT_GT(refused, 100) << "too few are wrong to prove anything";
 }
 
 TEST(Options, sizes_are_parsed_strictly) {

@@ -99,7 +99,7 @@ TEST(AccumulateLock, of_a_process_that_cannot_be_is_found) {
   Locked it;
   rma::DeadOwnerDetector detector;
   for (uint64_t holder : {uint64_t{1} << 31, uint64_t{1} << 32, UINT64_MAX}) {
-    std::memcpy(&it.words().accumulate_lock, &holder, sizeof holder);
+    std::memcpy(static_cast<void*>(&it.words().accumulate_lock), &holder, sizeof holder);
     EXPECT_TRUE(detector.owner_died(it.words().accumulate_lock)) << holder;
   }
 }

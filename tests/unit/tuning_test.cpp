@@ -14,6 +14,7 @@
 
 #include "base/options.h"
 #include "coll/choice.h"
+#include "damaged_text.h"
 
 namespace fairlead::coll {
 namespace {
@@ -79,6 +80,24 @@ TEST(Rules, that_are_wrong_are_named_with_their_place_and_what_is_accepted) {
       wrong_in("bcast direct .. 64q.."),
       "some/file:1: '64q..' is no range of bytes; accepted: N, LOW.., ..HIGH, LOW..HIGH or .. with sizes "
       "such as 4096, 64k, 1m, 2g");
+}
+
+TEST(Rules, of_any_text_are_taken_or_refused_as_a_whole) {
+  DamagedText damaged;
+  int taken = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    const std::string text = damaged.of(
+        "allreduce oneshot 4 ..64k\n  bcast\tsliced    3..8 1m..2m # a comment\r\n\ngather engine .. 8m..\n");
+    Rules rules;
+    if (const std::string wrong = parse_rules(text, "text", &rules); wrong.empty()) {
+      ++taken;
+      for (const Rule& rule : rules) ASSERT_EQ(rules_in(to_text(rule)), Rules{rule}) << text;
+    } else {
+      ASSERT_EQ(wrong.find("text:"), 0u) << wrong;
+      ASSERT_TRUE(rules.empty()) << text;
+    }
+  }
+  EXPECT_GT(taken, 100) << "too few are sound to prove anything";
 }
 
 TEST(Rules, of_a_file_that_cannot_be_read) {
