@@ -32,8 +32,8 @@ const char* fairlead_device_error_text(void);
 int fairlead_device_count(void);
 int fairlead_device_set(int device);
 int fairlead_device_get(int* device);
-/* Ends all memory, streams, events and graphs of the current device, as cudaDeviceReset() and hipDeviceReset()
- * do. What is used afterwards must be made anew. */
+/* Ends all memory, streams, events and graphs of the current device, as cudaDeviceReset() and
+ * hipDeviceReset() do. What is used afterwards must be made anew. */
 int fairlead_device_reset(void);
 /* Human-readable name of a device ("NVIDIA H200"), "" if there is no such device. */
 const char* fairlead_device_name(int device);

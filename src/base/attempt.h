@@ -9,6 +9,6 @@
 
 namespace fairlead {
 
-enum class [[nodiscard]] Attempt : uint8_t { made, later, never };
+enum class [[nodiscard]] Attempt : uint8_t{made, later, never};
 
 }  // namespace fairlead

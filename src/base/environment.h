@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only access to environment variables in src. A process with raised privileges (set-user-ID, set-group-ID, file
-// capabilities) finds none here: whoever starts it chose them. Callers must not change the environment meanwhile.
+// The only access to environment variables in src. A process with raised privileges (set-user-ID,
+// set-group-ID, file capabilities) finds none here: whoever starts it chose them. Callers must not change the
+// environment meanwhile.
 
 #pragma once
 

@@ -5,8 +5,8 @@
 // registrations. Code that keeps such things asks here before it uses them, and drops what is gone without
 // passing it to the driver: the driver may have given the handle or the address to something else. is_gone()
 // costs a load, and knows of a reset once a call for that device has noticed it (Runtime::context_number()).
-// Code that uses what it kept without such a call asks is_gone_now(), and for page-locked memory, which serves
-// other devices as well, is_gone_for_any().
+// Code that uses what it kept without such a call asks is_gone_now(), and for page-locked memory, which
+// serves other devices as well, is_gone_for_any().
 
 #pragma once
 

@@ -2,7 +2,8 @@
 //
 // Host memory that processes share and that this one has registered with its driver: copies to and from it
 // are as fast as from page-locked memory, and its GPUs can store words to it. Memory stays registered until
-// MPI_Finalize, or until the program resets the device; both functions then register it anew. Belongs to one thread at a time (the engine's lock).
+// MPI_Finalize, or until the program resets the device; both functions then register it anew. Belongs to one
+// thread at a time (the engine's lock).
 
 #pragma once
 

@@ -59,9 +59,9 @@ inline constexpr int context_bit = 48;
 struct Allocation {
   MemoryKind kind = MemoryKind::host;
   bool exportable = false;  // ipc_export() may succeed
-  int device = -1;  // whose memory it is; if that has no access to it, one that has
-  uintptr_t base = 0;  // start of the allocation that contains the address
-  size_t size = 0;     // its length in bytes
+  int device = -1;          // whose memory it is; if that has no access to it, one that has
+  uintptr_t base = 0;       // start of the allocation that contains the address
+  size_t size = 0;          // its length in bytes
   // Never reused within a process; distinguishes a new allocation at an old address. The bits from
   // context_bit on tell the context: memory at the same place of another one is never the same.
   uint64_t id = 0;

@@ -93,9 +93,9 @@ void print() {
 
 extern "C" int InitializeInjection() {
   if (cuptiActivityRegisterCallbacks(give_buffer, take_buffer) != CUPTI_SUCCESS) return 0;
-  for (CUpti_ActivityKind kind : {CUPTI_ACTIVITY_KIND_NAME, CUPTI_ACTIVITY_KIND_MARKER,
-                                  CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
-                                  CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL})
+  for (CUpti_ActivityKind kind :
+       {CUPTI_ACTIVITY_KIND_NAME, CUPTI_ACTIVITY_KIND_MARKER, CUPTI_ACTIVITY_KIND_MEMCPY,
+        CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL})
     if (CUptiResult result = cuptiActivityEnable(kind); result != CUPTI_SUCCESS)
       std::fprintf(stderr, "cupti cannot record activities of kind %d: %d\n", kind, result);
   std::atexit(print);

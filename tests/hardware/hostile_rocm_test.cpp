@@ -366,7 +366,8 @@ TEST(hostile_rocm, devices_without_serial_number_are_told_apart) {
 // As a driver does that is older than the compiler of machine code: what ranks lower is loaded then.
 // As under HIP_VISIBLE_DEVICES, which `fairlead exec --gpu` sets: the kernel has links of all GPUs.
 TEST(hostile_rocm, hidden_gpus_are_known_by_their_links) {
-  if (!std::getenv("FAIRLEAD_KFD_TOPOLOGY")) GTEST_SKIP() << "needs the links of tests/hardware/CMakeLists.txt";
+  if (!std::getenv("FAIRLEAD_KFD_TOPOLOGY"))
+    GTEST_SKIP() << "needs the links of tests/hardware/CMakeLists.txt";
   auto has_atomics_with = [](const char* pci) {
     DeviceInfo hidden{};
     std::snprintf(hidden.pci, sizeof hidden.pci, "%s", pci);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a reduction must yield, computed on the host element by element: the C++ type of each element, the result
-// of each operation on two of them, and random operands. It knows nothing of vectors, blocks or alignment.
+// What a reduction must yield, computed on the host element by element: the C++ type of each element, the
+// result of each operation on two of them, and random operands. It knows nothing of vectors, blocks or
+// alignment.
 
 #pragma once
 

@@ -207,8 +207,9 @@ RANK_TEST(buffered, M4_the_attached_buffer_may_be_device_memory, 2) {
 // The buffers of MPI 4.1, which a communicator or a session has beside that of the process.
 namespace {
 struct BufferFunctions {
-  int (*attach)(MPI_Comm, void*, int) =
-      mpi4::find_in_both<int(MPI_Comm, void*, int)>("MPI_Comm_attach_buffer", "PMPI_Comm_attach_buffer");
+  int (*attach)(MPI_Comm, void*,
+                int) = mpi4::find_in_both<int(MPI_Comm, void*, int)>("MPI_Comm_attach_buffer",
+                                                                     "PMPI_Comm_attach_buffer");
   int (*detach)(MPI_Comm, void*, int*) = mpi4::find<int(MPI_Comm, void*, int*)>("MPI_Comm_detach_buffer");
   int (*flush)(MPI_Comm) = mpi4::find<int(MPI_Comm)>("MPI_Comm_flush_buffer");
   bool missing() const { return !attach || !detach || !flush; }

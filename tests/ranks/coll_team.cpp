@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// This rank's place in a communicator: its group, the other group of an inter-communicator, and its neighbours in
-// a topology.
+// This rank's place in a communicator: its group, the other group of an inter-communicator, and its
+// neighbours in a topology.
 
 #include <algorithm>
 

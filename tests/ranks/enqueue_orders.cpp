@@ -192,7 +192,7 @@ RANK_TEST(enqueue, S4_collectives_of_another_device_while_a_copy_waits, 2) {
   Stream stream;
   for (const size_t length : {size_t{64}, bytes, size_t{4000000}}) {
     Memory values(Place::other_device, length), here = pattern(length, key_of(rank)),
-        copied(Place::host, length);
+                                                copied(Place::host, length);
     if (rank == 0) values.fill(key_of(length));
     MUST(MPIX_Bcast_enqueue(values, count(values), MPI_BYTE, 0, stream.comm()));
     stream.copy(copied, here);

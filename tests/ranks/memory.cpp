@@ -279,8 +279,8 @@ RANK_TEST(memory, M10_a_buffer_may_be_overwritten_by_a_kernel_after_its_send, 2)
 }
 
 RANK_TEST(memory, M10_gaps_of_a_receive_are_the_programs, 2) {
-  // While a strided receive lands, the program writes into its gaps; slow copies (ctest `faults.parking`) give
-  // it time to. Nothing it wrote may be undone.
+  // While a strided receive lands, the program writes into its gaps; slow copies (ctest `faults.parking`)
+  // give it time to. Nothing it wrote may be undone.
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
   constexpr int blocks = 16, stride = 64, rounds = 3;

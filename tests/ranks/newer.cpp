@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions of MPI 4 that Fairlead offers although the host MPI may lack them, and what programs may do with the
-// arguments of others: as mpi4py does, which looks for functions by weak references and frees arrays early.
+// Functions of MPI 4 that Fairlead offers although the host MPI may lack them, and what programs may do with
+// the arguments of others: as mpi4py does, which looks for functions by weak references and frees arrays
+// early.
 
 #include <sys/mman.h>
 
@@ -22,13 +23,13 @@ using LargeAllgatherv = int(const void*, MPI_Count, MPI_Datatype, void*, const M
                             MPI_Datatype, MPI_Comm);
 using LargeGatherv = int(const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*, const MPI_Aint*,
                          MPI_Datatype, int, MPI_Comm);
-using LargeIalltoallv = int(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*, const MPI_Count*,
-                            const MPI_Aint*, MPI_Datatype, MPI_Comm, MPI_Request*);
+using LargeIalltoallv = int(const void*, const MPI_Count*, const MPI_Aint*, MPI_Datatype, void*,
+                            const MPI_Count*, const MPI_Aint*, MPI_Datatype, MPI_Comm, MPI_Request*);
 using LargeGather = int(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Datatype, int, MPI_Comm);
 using LargePack = int(const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Count*, MPI_Comm);
 using LargeContiguous = int(MPI_Count, MPI_Datatype, MPI_Datatype*);
-using AllgathervInit = int(const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, MPI_Comm,
-                           MPI_Info, MPI_Request*);
+using AllgathervInit = int(const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype,
+                           MPI_Comm, MPI_Info, MPI_Request*);
 
 template <class Signature>
 Signature* required(const char* name) {
@@ -69,7 +70,8 @@ RANK_TEST(newer, receives_of_counts_beyond_int, 2) {
         MUST(MPI_Send(buffer.fill(key_of(7)), block, MPI_BYTE, 1, 3, MPI_COMM_WORLD));
         continue;
       }
-      void* large = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      void* large =
+          mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (large == MAP_FAILED) give_up("no address space for %lld bytes", static_cast<long long>(room));
       MPI_Status status;
       MPI_Request request;
@@ -115,12 +117,12 @@ RANK_TEST(newer, large_arrays_of_counts_arrive, 2) {
     // Where nothing is received, the arrays may be anything.
     const auto* nowhere = reinterpret_cast<const MPI_Count*>(8);
     const auto* no_places = reinterpret_cast<const MPI_Aint*>(8);
-    MUST(gatherv(mine, block, MPI_BYTE, all, rank == 0 ? counts.data() : nowhere, rank == 0 ? places.data() : no_places,
-                 MPI_BYTE, 0, MPI_COMM_WORLD));
+    MUST(gatherv(mine, block, MPI_BYTE, all, rank == 0 ? counts.data() : nowhere,
+                 rank == 0 ? places.data() : no_places, MPI_BYTE, 0, MPI_COMM_WORLD));
     if (rank == 0) EXPECT(all.holds(wanted, &why), "gatherv: %s", why.c_str());
     MPI_Request request;
-    MUST(ialltoallv(to_all, counts.data(), places.data(), MPI_BYTE, from_all, counts.data(), places.data(), MPI_BYTE,
-                    MPI_COMM_WORLD, &request));
+    MUST(ialltoallv(to_all, counts.data(), places.data(), MPI_BYTE, from_all, counts.data(), places.data(),
+                    MPI_BYTE, MPI_COMM_WORLD, &request));
     MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
     EXPECT(from_all.holds(of_peers, &why), "ialltoallv: %s", why.c_str());
   }
@@ -144,8 +146,8 @@ RANK_TEST(newer, counts_of_nothing_may_be_any_number, 1) {
     std::string why;
     MUST(gather(mine, block, MPI_BYTE, all, at_root(block), MPI_BYTE, 0, MPI_COMM_WORLD));
     if (rank == 0) EXPECT(all.holds(wanted, &why), "gather: %s", why.c_str());
-    MUST(gather(rank == 0 ? MPI_IN_PLACE : mine.data(), rank == 0 ? any : block, MPI_BYTE, all, at_root(block),
-                MPI_BYTE, 0, MPI_COMM_WORLD));
+    MUST(gather(rank == 0 ? MPI_IN_PLACE : mine.data(), rank == 0 ? any : block, MPI_BYTE, all,
+                at_root(block), MPI_BYTE, 0, MPI_COMM_WORLD));
     if (rank == 0) EXPECT(all.holds(wanted, &why), "gather in place: %s", why.c_str());
     MUST(scatter(all, at_root(block), MPI_BYTE, rank == 0 ? MPI_IN_PLACE : mine.clear().data(),
                  rank == 0 ? any : block, MPI_BYTE, 0, MPI_COMM_WORLD));
@@ -175,8 +177,8 @@ RANK_TEST(newer, requests_are_polled_without_a_test, 2) {
   }
 }
 
-// A communicator on which each rank has one of MPICH's own streams; null, with a skip, where there is none. It is
-// never freed, which MPICH 4.3 does not survive. MPICH 5.0 cannot make one.
+// A communicator on which each rank has one of MPICH's own streams; null, with a skip, where there is none.
+// It is never freed, which MPICH 4.3 does not survive. MPICH 5.0 cannot make one.
 MPI_Comm with_stream_of_mpich() {
   static MPI_Comm made = MPI_COMM_NULL;
   auto* create = mpi4::find_in_both<int(MPI_Info, int*)>("MPIX_Stream_create", "PMPIX_Stream_create");
@@ -231,7 +233,8 @@ void exchange_between_streams(const char* sends, const char* starts_send, const 
 }
 
 RANK_TEST(newer, messages_between_streams_arrive, 2) {
-  exchange_between_streams<int>("MPIX_Stream_send", "MPIX_Stream_isend", "MPIX_Stream_recv", "MPIX_Stream_irecv");
+  exchange_between_streams<int>("MPIX_Stream_send", "MPIX_Stream_isend", "MPIX_Stream_recv",
+                                "MPIX_Stream_irecv");
 }
 RANK_TEST(newer, large_counts_between_streams_arrive, 2) {
   exchange_between_streams<MPI_Count>("MPIX_Stream_send_c", "MPIX_Stream_isend_c", "MPIX_Stream_recv_c",
@@ -257,8 +260,8 @@ RANK_TEST(newer, types_made_by_large_counts_arrive, 2) {
   for (Place place : host_and_device) {
     Memory mine(place, 2 * block), got(place, 2 * block);
     mine.fill(key_of(rank, 5));
-    MUST(MPI_Sendrecv(mine, 2, type, (rank + 1) % size, 4, got, 2, type, (rank + size - 1) % size, 4, MPI_COMM_WORLD,
-                      MPI_STATUS_IGNORE));
+    MUST(MPI_Sendrecv(mine, 2, type, (rank + 1) % size, 4, got, 2, type, (rank + size - 1) % size, 4,
+                      MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     EXPECT_HOLDS(got, key_of((rank + size - 1) % size, 5), 2 * block);
   }
   MUST(MPI_Type_free(&type));
@@ -275,7 +278,8 @@ RANK_TEST(newer, a_count_that_no_function_takes_is_an_error, 1) {
                MPI_ERR_OTHER);
 }
 
-// mpi4py 4.1 frees the counts of some persistent collectives when it has made them; host MPIs have read them by then.
+// mpi4py 4.1 frees the counts of some persistent collectives when it has made them; host MPIs have read them
+// by then.
 RANK_TEST(newer, arrays_of_persistent_collectives_may_go, 2) {
   auto* init = required<AllgathervInit>("MPI_Allgatherv_init");
   if (!init || host_oracle) return;
@@ -286,8 +290,8 @@ RANK_TEST(newer, arrays_of_persistent_collectives_may_go, 2) {
     std::vector<int> counts(size, block), places(size);
     for (int i = 0; i < size; ++i) places[i] = block * i;
     MPI_Request request;
-    MUST(init(mine, block, MPI_BYTE, all, counts.data(), places.data(), MPI_BYTE, MPI_COMM_WORLD, MPI_INFO_NULL,
-              &request));
+    MUST(init(mine, block, MPI_BYTE, all, counts.data(), places.data(), MPI_BYTE, MPI_COMM_WORLD,
+              MPI_INFO_NULL, &request));
     counts.assign(size, -1);
     places.assign(size, 1 << 30);
     MUST(MPI_Start(&request));
@@ -301,7 +305,8 @@ RANK_TEST(newer, arrays_of_persistent_collectives_may_go, 2) {
 }
 
 RANK_TEST(newer, an_empty_status_tells_of_no_error, 1) {
-  if (!mpi4::Request_get_status_any) return skip("neither Fairlead nor this MPI has MPI_Request_get_status_any");
+  if (!mpi4::Request_get_status_any)
+    return skip("neither Fairlead nor this MPI has MPI_Request_get_status_any");
   MPI_Request none = MPI_REQUEST_NULL;
   MPI_Status status;
   status.MPI_ERROR = MPI_ERR_OTHER;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What mpi_opener.cpp opens: device memory goes around a ring, and is summed, by an MPI that came after Fairlead.
+// What mpi_opener.cpp opens: device memory goes around a ring, and is summed, by an MPI that came after
+// Fairlead.
 
 #include <mpi.h>
 
@@ -15,7 +16,8 @@ constexpr int count = 100'000;
 
 bool is_everywhere(const void* device, double wanted) {
   std::vector<double> values(count);
-  if (fairlead_device_copy(values.data(), device, count * sizeof(double)) != FAIRLEAD_DEVICE_SUCCESS) return false;
+  if (fairlead_device_copy(values.data(), device, count * sizeof(double)) != FAIRLEAD_DEVICE_SUCCESS)
+    return false;
   for (double value : values)
     if (value != wanted) return false;
   return true;
@@ -41,8 +43,8 @@ extern "C" __attribute__((visibility("default"))) int run() {
   fairlead_device_copy(mine, values.data(), count * sizeof(double));
 
   MPI_Status status;
-  MPI_Sendrecv(mine, count, MPI_DOUBLE, (rank + 1) % size, 1, got, count, MPI_DOUBLE, (rank + size - 1) % size, 1,
-               MPI_COMM_WORLD, &status);
+  MPI_Sendrecv(mine, count, MPI_DOUBLE, (rank + 1) % size, 1, got, count, MPI_DOUBLE,
+               (rank + size - 1) % size, 1, MPI_COMM_WORLD, &status);
   const bool went_round = agree(status.MPI_SOURCE == (rank + size - 1) % size &&
                                 is_everywhere(got, (rank + size - 1) % size + 1.0));
   MPI_Allreduce(mine, got, count, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);

@@ -349,7 +349,8 @@ RANK_TEST(progress, M6_two_ranks_leave_for_a_barrier_while_each_fetches_from_the
   constexpr size_t bytes = 1 << 20;
   Memory known(Place::device, 4096);
   if (peer != MPI_PROC_NULL)  // the pair knows that it can share memory, but not yet this memory
-    MUST(MPI_Sendrecv_replace(known, 4096, MPI_BYTE, peer, tag, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    MUST(
+        MPI_Sendrecv_replace(known, 4096, MPI_BYTE, peer, tag, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
   for (int round = 0; round < 18; ++round) {
     const int tests = 1 << round % 6 * 2;
     Memory out(Place::device, bytes), in(Place::device, bytes);

@@ -110,7 +110,8 @@ void note_error(MPI_Comm*, int*, ...) {
 void ask_wrongly() {
   MPI_Errhandler handler;
   MPI_Comm_create_errhandler(note_error, &handler);
-  // Errors of calls without a communicator belong to MPI_COMM_SELF since MPI 4; earlier, and MPICH 4, to the world.
+  // Errors of calls without a communicator belong to MPI_COMM_SELF since MPI 4; earlier, and MPICH 4, to the
+  // world.
   for (MPI_Comm comm : {MPI_COMM_WORLD, MPI_COMM_SELF}) MPI_Comm_set_errhandler(comm, handler);
   for (int type : {-1, 3, 77}) {
     int answer = 0, error_class = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device memory that the user forbade, and arguments that make no sense, are MPI errors through the error handler,
-// and a line on stderr says why. They never reach the host MPI.
+// Device memory that the user forbade, and arguments that make no sense, are MPI errors through the error
+// handler, and a line on stderr says why. They never reach the host MPI.
 
 #include <unistd.h>
 

@@ -249,7 +249,8 @@ RANK_TEST(threads, M9_each_thread_with_a_gpu_of_its_own, 2) {
     if (host_oracle) return;
     int device = -1;
     fairlead_device_get(&device);
-    EXPECT(device == (rank + thread) % fairlead_device_count(), "thread %d is on device %d now", thread, device);
+    EXPECT(device == (rank + thread) % fairlead_device_count(), "thread %d is on device %d now", thread,
+           device);
   });
 }
 

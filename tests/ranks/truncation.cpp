@@ -223,7 +223,8 @@ RANK_TEST(truncation, M3_error_handler_of_the_communicator_is_called_once, 2) {
     MPI_Request request;
     MUST(MPI_Irecv(buffer, static_cast<int>(l.room), MPI_BYTE, peer, tag, comm, &request));
     result = MPI_Wait(&request, MPI_STATUS_IGNORE);
-    expect_truncated("MPI_Wait", result, host_mpi_forgets_communicator && (host_oracle || to != Place::device));
+    expect_truncated("MPI_Wait", result,
+                     host_mpi_forgets_communicator && (host_oracle || to != Place::device));
     MPI_Message message;
     MUST(MPI_Mprobe(peer, tag, comm, &message, MPI_STATUS_IGNORE));
     result = MPI_Mrecv(buffer, static_cast<int>(l.room), MPI_BYTE, &message, MPI_STATUS_IGNORE);
@@ -336,8 +337,8 @@ RANK_TEST(truncation, M3_a_thousand_swallowed_messages_take_nothing_away, 2) {
 
 RANK_TEST(truncation, M3_a_truncated_message_proves_no_path, 2) {
   // The receiver has not fetched anything from this allocation, and may not be able to (ctest
-  // `faults.first_is_truncated`): before the sender leaves for the barrier, the second message must be where the
-  // receiver gets it alone.
+  // `faults.first_is_truncated`): before the sender leaves for the barrier, the second message must be where
+  // the receiver gets it alone.
   const int peer = partner();
   constexpr size_t bytes = 1 << 20;
   Memory buffer(peer != MPI_PROC_NULL && rank < peer ? Place::device : Place::host, bytes);

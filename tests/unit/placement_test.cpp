@@ -38,8 +38,7 @@ Order in_turn(size_t gpus) {
 TEST(placement, pairs_that_are_alike_keep_their_order) {
   Advice advice = of(8, [](size_t i, size_t j) { return 380 + double((i * 7 + j * 5) % 11); });
   EXPECT_EQ(advice.order, in_turn(8));
-  EXPECT_NE(advice.words.find("All pairs are alike (380 to 38"), std::string::npos)
-      << advice.words;
+  EXPECT_NE(advice.words.find("All pairs are alike (380 to 38"), std::string::npos) << advice.words;
 }
 
 TEST(placement, bridged_pairs_stay_together) {

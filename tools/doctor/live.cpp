@@ -130,10 +130,9 @@ Finding device(const Machine& machine) {
   const LiveReport& live = machine.live;
   if (!done_by_both(live, step_device)) return skip("not both ranks came to where they look for GPUs");
   if (const std::string why = why_simulated(machine); !why.empty())
-    return fail(
-        fmt::format("{}, but the ranks cannot use {} and get simulated GPUs: {}", what_is_here(machine),
-                    has_gpu(machine) ? "them" : "it", why),
-        "remove the reason; --sim 2 tries simulated GPUs without this line");
+    return fail(fmt::format("{}, but the ranks cannot use {} and get simulated GPUs: {}",
+                            what_is_here(machine), has_gpu(machine) ? "them" : "it", why),
+                "remove the reason; --sim 2 tries simulated GPUs without this line");
   if (live.both(step_device)) return ok(both_words(live, step_device));
   return fail(both_words(live, step_device),
               "ask the scheduler for GPUs, unset CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES; "

@@ -125,8 +125,9 @@ LiveReport try_ranks(const System& system, const Mpi& mpi, const LiveRequest& re
   run.sim = request.sim;
   run.preload = request.preload;
   Set log("FAIRLEAD_LOG", "info");
-  // Both ranks are to be on this node. Hydra's other ways to start them begin a step of the scheduler's, which
-  // waits for the one that this process is in. Slurm tells of further nodes, and what it calls this one.
+  // Both ranks are to be on this node. Hydra's other ways to start them begin a step of the scheduler's,
+  // which waits for the one that this process is in. Slurm tells of further nodes, and what it calls this
+  // one.
   std::optional<Set> path, hydra, intel;
   if (ranks_may_be_elsewhere() && !std::getenv("HYDRA_BOOTSTRAP")) hydra.emplace("HYDRA_BOOTSTRAP", "fork");
   if (ranks_may_be_elsewhere() && !std::getenv("I_MPI_HYDRA_BOOTSTRAP"))

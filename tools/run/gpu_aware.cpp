@@ -42,8 +42,8 @@ bool may_be_cray(const Program& program) {
          std::getenv("CRAY_MPICH_DIR");
 }
 
-// The kernel's own amdgpu lacks the calls of the older one of ROCm's two ways to share memory, its default before 7.2.
-// That of AMD's packages has them, and a version.
+// The kernel's own amdgpu lacks the calls of the older one of ROCm's two ways to share memory, its default
+// before 7.2. That of AMD's packages has them, and a version.
 bool driver_is_the_kernels() {
   return access("/sys/module/amdgpu", F_OK) == 0 && access("/sys/module/amdgpu/version", F_OK) != 0;
 }

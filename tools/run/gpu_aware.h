@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What programs look at, besides the MPI's functions, to find out whether MPI takes device memory: variables
-// of the environment, Open MPI's ompi_info, and macros of its header mpi-ext.h. And what ROCm must be told so that
-// ranks can share it.
+// of the environment, Open MPI's ompi_info, and macros of its header mpi-ext.h. And what ROCm must be told so
+// that ranks can share it.
 
 #pragma once
 

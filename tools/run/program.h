@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Asks the dynamic loader which MPI a program is linked with in this environment (RPATH, RUNPATH,
-// LD_LIBRARY_PATH, the loader's cache). No code of the program runs: a loader that a program brings along is code of
-// the program, so the loader of this tool answers in its place.
+// LD_LIBRARY_PATH, the loader's cache). No code of the program runs: a loader that a program brings along is
+// code of the program, so the loader of this tool answers in its place.
 
 #pragma once
 

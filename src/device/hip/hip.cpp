@@ -325,7 +325,8 @@ class Hip : public OrderedRuntime<HipAbi> {
 
   Error allocate_for_peers(int device, size_t bytes, void** address) override {
     if (!api_.allocate_with_flags) return refuse(Error::not_supported, api_.allocate_with_flags.symbol);
-    return make_on(device, [&] { return call(api_.allocate_with_flags, address, bytes, HipAbi::fine_grained); });
+    return make_on(device,
+                   [&] { return call(api_.allocate_with_flags, address, bytes, HipAbi::fine_grained); });
   }
 
   int most_waiting_streams(int) override {

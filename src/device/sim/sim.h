@@ -96,8 +96,9 @@ class Simulator : public Runtime {
   Error allocate_pinned(size_t bytes, void** address, int* device) override {
     int its = -1;
     Error error = begin_making_on_any(device, &its);
-    return error != Error::none ? error
-                                : memory_.allocate(MemoryKind::pinned, Origin::plain, its, its, bytes, address);
+    return error != Error::none
+               ? error
+               : memory_.allocate(MemoryKind::pinned, Origin::plain, its, its, bytes, address);
   }
   Error free_pinned(void* address) override { return free_when_idle(address, true); }
   Error register_host(void* address, size_t bytes, int* device) override {

@@ -12,8 +12,8 @@ namespace fairlead::mpi {
 // reference to an MPI_X of Fairlead becomes one to the host MPI's PMPI_X.
 void keep_calls_of_host_inside();
 
-// What the program, or one of its libraries, calls by a profiling name reaches Fairlead as well: each reference
-// to a PMPI_X becomes one to Fairlead's MPI_X.
+// What the program, or one of its libraries, calls by a profiling name reaches Fairlead as well: each
+// reference to a PMPI_X becomes one to Fairlead's MPI_X.
 void redirect_program();
 
 }  // namespace fairlead::mpi

@@ -76,7 +76,8 @@ class ForwardedReceives {
   bool empty() const { return size_ == 0; }
   bool contains(MPI_Request request) const { return !empty() && find(request) != none; }
   // The table holds off RTS headers while a receive is in it, and from hold_off_rts() to add() or give_up(),
-  // between which an error handler of the program may make other calls. Returns false if they may come already.
+  // between which an error handler of the program may make other calls. Returns false if they may come
+  // already.
   bool hold_off_rts() {
     const bool held = size_ + posting_ == 0 ? hold_off_rts_in_time() : !rts_may_come();
     posting_ += held;

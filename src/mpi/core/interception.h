@@ -19,7 +19,7 @@ namespace fairlead::mpi {
 namespace detail {
 extern std::atomic<bool> intercepting;  // written where the job, or its first session, begins and ends
 extern constinit std::atomic<bool> receives_failed;
-}
+}  // namespace detail
 inline bool intercepting() {
   return detail::intercepting.load(std::memory_order_relaxed);
 }

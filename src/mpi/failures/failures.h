@@ -30,7 +30,8 @@ extern constinit bool survives_failures;
 inline bool survives_failures() {
   return detail::survives_failures;
 }
-// MPI_Init calls this before Fairlead makes a communicator; MPI_Finalize calls the other when it has freed all.
+// MPI_Init calls this before Fairlead makes a communicator; MPI_Finalize calls the other when it has freed
+// all.
 void open_failures();
 void close_failures();
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whatever the process grid, the halo, the corners and the variant of the exchange: the field equals that of one rank to
-// the last bit, and so do the ghost cells, which have the value of the cell that they stand for. One launch
-// of up to four ranks runs the cases of all variants that need no threads, or, where a variant is named, its own.
+// Whatever the process grid, the halo, the corners and the variant of the exchange: the field equals that of
+// one rank to the last bit, and so do the ghost cells, which have the value of the cell that they stand for.
+// One launch of up to four ranks runs the cases of all variants that need no threads, or, where a variant is
+// named, its own.
 
 #include <mpi.h>
 
@@ -26,15 +27,16 @@ bool same(double a, double b) {
 }
 
 // Ghost cells outside the field stand for the nearest cell inside.
-bool array_is_right(const std::vector<double>& array, const std::vector<double>& field, const Options& options,
-                    const std::string& words) {
+bool array_is_right(const std::vector<double>& array, const std::vector<double>& field,
+                    const Options& options, const std::string& words) {
   ghost::Grid grid = ghost::make_grid(MPI_COMM_WORLD, options);
   size_t wrong = 0;
   for (int j = -grid.halo; j < grid.jsize + grid.halo; ++j)
     for (int i = -grid.halo; i < grid.isize + grid.halo; ++i) {
       bool corner = (j < 0 || j >= grid.jsize) && (i < 0 || i >= grid.isize);
       if (corner && !options.corners) continue;
-      int row = std::clamp(grid.jbegin + j, 0, grid.rows - 1), column = std::clamp(grid.ibegin + i, 0, grid.columns - 1);
+      int row = std::clamp(grid.jbegin + j, 0, grid.rows - 1),
+          column = std::clamp(grid.ibegin + i, 0, grid.columns - 1);
       double expected = field[static_cast<size_t>(row) * grid.columns + column];
       if (!same(array[grid.at(j, i)], expected) && wrong++ == 0)
         std::fprintf(stderr, "%s: rank %d, cell %d,%d is %.17g, not %.17g\n", words.c_str(), rank, j, i,
@@ -60,10 +62,12 @@ int check_all(const ghost::Variant& variant, const Options& problem, const std::
         options.corners = corners;
         options.variant = variant.name;
         std::string words = std::string(variant.name) + ", process grid " + std::to_string(columns) + " by " +
-                            std::to_string(rows) + ", halo " + std::to_string(halo) + (corners ? ", corners" : "");
+                            std::to_string(rows) + ", halo " + std::to_string(halo) +
+                            (corners ? ", corners" : "");
         ghost::Result result = ghost::solve(MPI_COMM_WORLD, options, true);
         int good = array_is_right(result.array, field, options, words);
-        if (rank == 0 && !std::equal(field.begin(), field.end(), result.field.begin(), result.field.end(), same)) {
+        if (rank == 0 &&
+            !std::equal(field.begin(), field.end(), result.field.begin(), result.field.end(), same)) {
           std::fprintf(stderr, "%s: the gathered field is not that of one rank\n", words.c_str());
           good = false;
         }

@@ -15,10 +15,10 @@
 #define A_REQUEST type(MPI_Request)
 #define A_WIN type(MPI_Win)
 #define AN_INFO type(MPI_Info)
-#define A_STATUS type(MPI_Status) :: status
-#define STATUSES(n) type(MPI_Status) :: statuses(n)
-#define FIELD(name) status%name
-#define FIELD_OF(i, name) statuses(i)%name
+#define A_STATUS type(MPI_Status)::status
+#define STATUSES(n) type(MPI_Status)::statuses(n)
+#define FIELD(name) status % name
+#define FIELD_OF(i, name) statuses(i) % name
 #else
 #if defined(WITH_MPI)
 #define USE_MPI use mpi
@@ -36,8 +36,8 @@
 #define A_REQUEST integer
 #define A_WIN integer
 #define AN_INFO integer
-#define A_STATUS integer :: status(MPI_STATUS_SIZE)
-#define STATUSES(n) integer :: statuses(MPI_STATUS_SIZE, n)
+#define A_STATUS integer ::status(MPI_STATUS_SIZE)
+#define STATUSES(n) integer ::statuses(MPI_STATUS_SIZE, n)
 #define FIELD(name) status(name)
 #define FIELD_OF(i, name) statuses(name, i)
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Opens Fortran code, and with it the host MPI's Fortran library, outside the order in which symbols are searched.
+// Opens Fortran code, and with it the host MPI's Fortran library, outside the order in which symbols are
+// searched.
 
 #include <dlfcn.h>
 #include <mpi.h>
@@ -9,7 +10,8 @@
 
 int main(int argc, char** argv) {
 #if defined(OPEN_MPI) && OMPI_MAJOR_VERSION == 5 && OMPI_MINOR_VERSION == 0
-  std::puts("skipped: MPI_IN_PLACE of such code is unknown to Open MPI 5.0, without Fairlead as well (5.0.7)");
+  std::puts(
+      "skipped: MPI_IN_PLACE of such code is unknown to Open MPI 5.0, without Fairlead as well (5.0.7)");
   return 77;
 #endif
   MPI_Init(&argc, &argv);

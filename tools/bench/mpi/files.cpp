@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // file: what files take and give. All ranks open one file, and each writes and reads back a block of its own:
-// alone, by the calls with an offset, and together, by the collective ones. Bandwidth is that of all ranks, by
-// the time of the slowest.
+// alone, by the calls with an offset, and together, by the collective ones. Bandwidth is that of all ranks,
+// by the time of the slowest.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -62,8 +62,8 @@ class FileReport : public Report {
   FileReport(const BenchArguments& arguments, const Context& context) : Report(arguments, context) {
     json()["file"] = arguments.file;
     if (!table()) return;
-    std::cout << fmt::format("# file: {}\n# bandwidth in MB/s, of all ranks\n{:<{}}", arguments.file, "# Size",
-                             narrow_size_width);
+    std::cout << fmt::format("# file: {}\n# bandwidth in MB/s, of all ranks\n{:<{}}", arguments.file,
+                             "# Size", narrow_size_width);
     if (arguments.full) std::cout << fmt::format("{:>{}}", "", row_name_width);
     for (const FileCall& call : file_calls) std::cout << fmt::format("{:>{}}", call.heading, width);
     if (arguments.validate) std::cout << fmt::format("{:>{}}", "Valid", valid_width);
@@ -106,8 +106,8 @@ void require(int error, const BenchArguments& arguments, const char* what) {
                       fmt::format("file: {}: {}: {}", arguments.file, what, text_of_error(error)));
 }
 
-// A new file, which rank 0 makes and deletes itself: where there is one already, Open MPI's MPI_File_open with
-// MPI_MODE_EXCL and MPI_MODE_DELETE_ON_CLOSE fails, and deletes it.
+// A new file, which rank 0 makes and deletes itself: where there is one already, Open MPI's MPI_File_open
+// with MPI_MODE_EXCL and MPI_MODE_DELETE_ON_CLOSE fails, and deletes it.
 class OwnFile {
  public:
   OwnFile(const BenchArguments& arguments, const Ranks& ranks) : name_(arguments.file) {
@@ -144,7 +144,9 @@ class OwnFile {
 class FileBenchmark {
  public:
   FileBenchmark(const BenchArguments& arguments, const Ranks& ranks)
-      : arguments_(arguments), ranks_(ranks), buffer_(place_of(letter(arguments, ranks)), arguments.largest) {}
+      : arguments_(arguments),
+        ranks_(ranks),
+        buffer_(place_of(letter(arguments, ranks)), arguments.largest) {}
 
   static char letter(const BenchArguments& arguments, const Ranks& ranks) {
     return arguments.placement[ranks.rank == 0 ? 0 : 1][0];
