@@ -171,7 +171,7 @@ def end(job):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1000000), help="of the first run")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--words", type=int, default=12, help="how many are damaged in a run")
     parser.add_argument("--keep", metavar="FOLDER", help="where the output of failed runs is written")
     parser.add_argument("command", nargs=argparse.REMAINDER)
