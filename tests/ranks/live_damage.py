@@ -22,7 +22,8 @@ import tempfile
 import time
 
 PAGE = 4096
-RECORDS = 1 << 20  # bytes at the start of a file in which words are looked for; behind them are mostly messages
+LARGEST = 1 << 30  # bytes of a file that are mapped
+NEAR = 64  # pages in use at the start of a file, from which half of the words are chosen; behind are mostly messages
 EDGES = (0, 1, 2, 3, 7, 8, 63, 64, 255, PAGE, 1 << 20, (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1, (1 << 64) - 1)
 # It only ends what hangs; a rank test ends itself (TEST_TIMEOUT), and says where it is.
 GUARD = 2 * int(os.environ.get("TEST_TIMEOUT", 60))
@@ -52,10 +53,16 @@ class SharedFile:
     def __init__(self, name, file):
         self.name = name
         self.file = file
-        self.size = min(os.fstat(file).st_size, RECORDS)
-        self.memory = mmap.mmap(file, self.size)
-        self.words = memoryview(self.memory).cast("Q")
+        self.size = 0
         self.seen = {}
+
+    def follow(self):
+        """It grows when ranks need more memory."""
+        size = min(os.fstat(self.file).st_size, LARGEST) // PAGE * PAGE
+        if size > self.size:
+            self.size = size
+            self.memory = mmap.mmap(self.file, size)
+            self.words = memoryview(self.memory).cast("Q")
 
     def used_pages(self):
         at = 0
@@ -68,10 +75,11 @@ class SharedFile:
             yield from range(at, end // PAGE)
             at = max(end, (at + 1) * PAGE)
 
-    def candidates(self):
-        """Words that are not 0, and those of them that have changed since the last call."""
-        used, changed = [], []
-        for page in self.used_pages():
+    def candidates(self, draw):
+        """Words in some of the pages that are not 0, and those that have changed since the last look at them."""
+        self.follow()
+        used, changed, pages = [], [], list(self.used_pages())
+        for page in pages[:NEAR] + draw.sample(pages[NEAR:], min(NEAR, len(pages[NEAR:]))):
             first = page * PAGE // 8
             now = self.words[first:first + PAGE // 8].tolist()
             before = self.seen.get(page)
@@ -90,6 +98,8 @@ class Damage:
         self.random = random.Random(seed)
         self.files = {}  # by inode
         self.done = []
+        # Early, few words are in use, and what they lead to is then not used at all.
+        self.begin = time.monotonic() + self.random.choice((0, self.random.uniform(1, 6)))
 
     def find_files(self):
         for process in descendants(self.job):
@@ -110,7 +120,7 @@ class Damage:
         draw = self.random
         words = []
         for file in self.files.values():
-            used, changed = file.candidates()
+            used, changed = file.candidates(draw)
             words += [(file, choice) for choice in (used, changed, changed) if choice]
         if not words:
             return
@@ -139,7 +149,7 @@ def run(command, seed, words):
 
         while job.poll() is None:
             now = time.monotonic()
-            if len(damage.done) < words:
+            if len(damage.done) < words and now >= damage.begin:
                 damage.strike()
             if reported is None and WAITS.search(printed()):
                 reported = now
