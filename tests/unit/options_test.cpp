@@ -68,12 +68,11 @@ TEST(Options, numbers_have_names_and_those_not_given_keep_their_default) {
     EXPECT_TRUE(silent(printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_POOLS=") + right))) << right;
   for (const char* wrong :
        {"", "off", "node", "node:", "node:x", "nodes:1", "node:1,", "node:1;host:2", "node:9999g"})
-    EXPECT_TRUE(
-          has(printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_POOLS='") + wrong + "'"),
-              std::string("FAIRLEAD_POOLS=") + wrong +
-                  " is not understood (accepted: any of device, host, mappings, node, each NAME:NUMBER "
-                  "with 0..1024g, separated by commas); using device:64m,"))
-          << wrong;
+    EXPECT_TRUE(has(printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_POOLS='") + wrong + "'"),
+                    std::string("FAIRLEAD_POOLS=") + wrong +
+                        " is not understood (accepted: any of device, host, mappings, node, each NAME:NUMBER "
+                        "with 0..1024g, separated by commas); using device:64m,"))
+        << wrong;
   setenv("FAIRLEAD_POOLS", "node:1m", 1);
   setenv("FAIRLEAD_SIM_FAULTS", "no_words,copies:7", 1);
   EXPECT_EQ(options().pools("node"), uint64_t{1} << 20);
