@@ -9,6 +9,7 @@
 #include "device/buffer_pool.h"
 #include "device/ipc_registry.h"
 #include "device/registered_memory.h"
+#include "mpi/abi/real.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/engine.h"
 #include "mpi/network/network.h"
