@@ -21,7 +21,8 @@ namespace {
 
 using namespace fairlead::device;
 
-thread_local std::string error_words = "no error";
+// Never destroyed: programs use it in destructors of static objects, when variables of the thread are gone.
+thread_local std::string& error_words = *new std::string("no error");
 
 int report(Error error, std::string words) {
   error_words = std::move(words);

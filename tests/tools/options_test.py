@@ -43,7 +43,7 @@ class Options(ToolTest):
         tuning, development = shown("--tuning"), shown("--development")
         self.assertIn("FAIRLEAD_EAGER_LIMIT", tuning)
         self.assertIn("FAIRLEAD_NODES", development)
-        self.assertTrue(all(f"FAIRLEAD_SIM_{name}" in development for name in ("DEVICES", "MEMORY")))
+        self.assertTrue(all(f"FAIRLEAD_SIM_{name}" in development for name in ("DEVICES", "LIMITS")))
         self.assertCountEqual(users + tuning + development, shown("--all"))
         self.assertCountEqual(shown("--tuning", "--development"), tuning + development)
 

@@ -115,17 +115,20 @@ void print_json(const std::vector<OptionReport>& options) {
 
 // The values stand below each other; meanings fit a terminal.
 void print_table(const std::vector<OptionReport>& options) {
+  constexpr size_t longest = 30;  // longer values move the origin to a line of its own
   size_t name = 0, value = sizeof "value" - 1;
   for (const OptionReport& option : options) {
     name = std::max(name, option.variable.size());
-    value = std::max(value, option.value.size());
+    if (option.value.size() <= longest) value = std::max(value, option.value.size());
   }
   std::cout << fmt::format("# {:<{}}  {:<{}}  origin\n#     meaning (accepted; default)\n", "variable",
                            name - 2, "value", value);
   for (const OptionReport& option : options) {
     std::string meaning = fmt::format("{} ({}; default {})", option.help, option.accepted, option.initial);
-    std::cout << fmt::format("{:<{}}  {:<{}}  {}\n    {}\n", option.variable, name, option.value, value,
-                             option.origin, wrapped(meaning, 4));
+    const bool fits = option.value.size() <= value;
+    std::cout << fmt::format("{:<{}}  {:<{}}{}  {}\n    {}\n", option.variable, fits ? name : 0, option.value,
+                             value, fits ? "" : "\n" + std::string(name + 2 + value, ' '), option.origin,
+                             wrapped(meaning, 4));
   }
 }
 

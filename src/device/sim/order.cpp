@@ -67,7 +67,7 @@ void* Simulator::native(Stream stream) const {
 
 // The streams of a thread that has ended stay.
 Error Simulator::adopted_queue(int device, uintptr_t native, QueueRef* queue) {
-  thread_local std::map<int, QueueRef> queues_of_thread;
+  thread_local auto& queues_of_thread = *new std::map<int, QueueRef>;
   QueueRef* found = queue;
   if (native == thread_stream) {
     found = &queues_of_thread[device];

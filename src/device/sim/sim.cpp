@@ -23,7 +23,7 @@ namespace fairlead::device {
 namespace sim {
 namespace {
 
-thread_local std::string error_words;
+thread_local std::string& error_words = *new std::string;  // never destroyed, as in api.cpp
 thread_local int current = 0;
 
 // A hash of machine properties that all processes of the node compute alike.

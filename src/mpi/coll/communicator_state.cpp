@@ -13,6 +13,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/gather.h"
 #include "mpi/core/interception.h"
+#include "observe/per_thread.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -33,11 +34,18 @@ struct Recent {
   uint64_t freed = 0;
   Kept state;
 };
-thread_local Recent recent;
+struct OfThread {
+  Recent recent;
+  Kept expected;  // the state that the duplicate being made by this thread inherits
+};
+// A program may finalize in the destructor of a static object, when variables of its thread are gone.
+OfThread& of_thread() {
+  return observe::PerThread<OfThread>::mine();
+}
 
 void leave(Kept kept) {
   freed.fetch_add(1, std::memory_order_relaxed);
-  recent.state.reset();
+  of_thread().recent.state.reset();
   kept->free_communicators();
 }
 
@@ -48,10 +56,8 @@ int forget(MPI_Comm, int, void* value, void*) {
   return MPI_SUCCESS;
 }
 
-// The state that the duplicate being made by this thread inherits.
-thread_local Kept expected;
-
 int inherit(MPI_Comm, int, void*, void*, void* inherited, int* inherits) {
+  Kept& expected = of_thread().expected;
   *inherits = expected != nullptr;
   if (expected) *static_cast<void**>(inherited) = new Kept(std::move(expected));
   expected.reset();
@@ -264,6 +270,7 @@ bool MemoryQuestion::answered() {
 
 std::shared_ptr<CommunicatorState> communicator_state_of(MPI_Comm comm) {
   uint64_t now = freed.load(std::memory_order_relaxed);
+  Recent& recent = of_thread().recent;
   if (recent.comm != comm || recent.freed != now || !recent.state) recent = {comm, now, find_or_make(comm)};
   return recent.state;
 }
@@ -286,12 +293,12 @@ Duplicating::Duplicating(MPI_Comm comm) {
   std::shared_ptr<CommunicatorState> parent = communicator_state_of(comm);
   if (pool)
     if (std::optional<coll::Heir> heir = parent->expect_duplicate())
-      expected = std::make_shared<CommunicatorState>(*parent, *heir);
+      of_thread().expected = std::make_shared<CommunicatorState>(*parent, *heir);
   parent->memory().stop();
 }
 
 Duplicating::~Duplicating() {
-  expected.reset();
+  of_thread().expected.reset();
 }
 
 void agree_on_slot(MPI_Comm comm) {
@@ -314,7 +321,7 @@ void open_communicator_states(std::unique_ptr<coll::SlotPool> opened) {
 }
 
 void close_communicator_states() {
-  recent = {};
+  of_thread().recent = {};
   if (keyval == MPI_KEYVAL_INVALID) return;
   if (of_self) leave(std::move(of_self));
   void* kept = nullptr;

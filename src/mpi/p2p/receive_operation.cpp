@@ -19,6 +19,7 @@
 #include "mpi/network/host_capability.h"
 #include "mpi/p2p/match_order.h"
 #include "mpi/p2p/probed_messages.h"
+#include "observe/per_thread.h"
 #include "p2p/rts_check.h"
 
 namespace fairlead::mpi {
@@ -580,8 +581,10 @@ bool rts_ends_with_elements_of(MPI_Datatype datatype) {
 }
 
 unsigned char* short_bounce_buffer() {
-  static thread_local HostBuffer destination(p2p::rts_bytes, HostBuffer::For::receive);
-  return destination.data();
+  struct Destination {
+    HostBuffer memory{p2p::rts_bytes, HostBuffer::For::receive};
+  };
+  return observe::PerThread<Destination>::mine().memory.data();
 }
 
 int complete_short_receive(const UserBuffer& buffer, int room, MPI_Comm comm, MPI_Status* status) {
