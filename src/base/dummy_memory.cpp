@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <mutex>
-#include <utility>
 
 namespace fairlead {
 namespace {
@@ -19,7 +18,8 @@ struct Addresses {
   size_t bytes = 0;
 };
 std::mutex mutex;
-Addresses longest[2];
+Addresses longest[3];
+size_t blocks = 0, bytes_of_blocks = 0;  // in use; all addresses are free again when no block is
 
 // One shared mapping, which mremap() repeats. Neither counts as memory of the process's own.
 Addresses map(size_t bytes) {
@@ -41,24 +41,37 @@ Addresses map(size_t bytes) {
 }  // namespace
 
 void reserve_dummy_memory() {
-  for (DummyFor buffer : {DummyFor::sent, DummyFor::received}) dummy_memory(buffer, reserve);
+  for (DummyFor buffer : {DummyFor::sent, DummyFor::received, DummyFor::block}) dummy_memory(buffer, reserve);
 }
 
-unsigned char* dummy_memory(DummyFor buffer, size_t bytes) {
-  std::lock_guard lock(mutex);
+// The caller holds the lock.
+static unsigned char* find(DummyFor buffer, size_t bytes) {
   Addresses& known = longest[static_cast<size_t>(buffer)];
   if (known.bytes < bytes)
     if (const Addresses longer = map(bytes); longer.begin) known = longer;
   return known.bytes < bytes ? nullptr : known.begin;
 }
 
-unsigned char* dummy_memory_after(size_t* taken, size_t bytes) {
+unsigned char* dummy_memory(DummyFor buffer, size_t bytes) {
+  std::lock_guard lock(mutex);
+  return find(buffer, bytes);
+}
+
+unsigned char* dummy_memory_for_block(size_t bytes) {
   constexpr size_t page = 4096;
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-  const size_t end = *taken + (bytes + page - 1) / page * page;
-  unsigned char* const all = dummy_memory(DummyFor::received, end);
-  if (!all || mmap(all + *taken, page, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return nullptr;
-  return all + std::exchange(*taken, end);
+  std::lock_guard lock(mutex);
+  const size_t begin = bytes_of_blocks, end = begin + (bytes + page - 1) / page * page;
+  unsigned char* const all = find(DummyFor::block, end);
+  if (!all || mmap(all + begin, page, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return nullptr;
+  ++blocks;
+  bytes_of_blocks = end;
+  return all + begin;
+}
+
+void give_back_dummy_block() {
+  std::lock_guard lock(mutex);
+  if (--blocks == 0) bytes_of_blocks = 0;
 }
 
 }  // namespace fairlead

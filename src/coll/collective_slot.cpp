@@ -193,7 +193,7 @@ bool CollectiveSlot::is_damaged(uint64_t number) const {
   };
   for (int member = 0; member < members_; ++member) {
     const Record& record = area(member).records[index];
-    if (area(member).passed.load(std::memory_order_acquire) >= number &&
+    if (!members_may_fail_ && area(member).passed.load(std::memory_order_acquire) >= number &&
         capability(member, number) == Capability::none)
       return true;
     if (beyond(slot_->done[index][member]) || record.exported.load(std::memory_order_relaxed) / 2 > number ||
@@ -228,6 +228,7 @@ kernels::EndWord CollectiveSlot::word_of_part(uint64_t number, int device) const
 }
 
 bool CollectiveSlot::any_other_passed(uint64_t number) {
+  if (members_may_fail_) return false;
   for (int member = 0; member < members_; ++member)
     if (member != me_ && area(member).passed.load(std::memory_order_acquire) >= number &&
         !gave_up(member, number))

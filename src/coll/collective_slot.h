@@ -183,6 +183,8 @@ class CollectiveSlot {
   // Words hold the number of their call. As long as this rank has not passed a call, no later one has words
   // in the same places.
   bool is_damaged(uint64_t number) const;
+  // Members that see a failure pass a collective without the words that it needs.
+  void members_may_fail() { members_may_fail_ = true; }
   // Has another member, which did not give up, passed this collective? It has then stored all of its words.
   bool any_other_passed(uint64_t number);
   // This rank no longer reads anything of this collective or of those before it.
@@ -215,6 +217,7 @@ class CollectiveSlot {
   SlotHeader* slot_;
   int members_, me_;
   uint64_t all_passed_ = 0;  // a lower bound
+  bool members_may_fail_ = false;
   // What this rank has stored.
   uint64_t arrived_[arrivals_kept] = {};
   std::atomic<uint64_t> passed_ = 0;

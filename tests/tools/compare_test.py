@@ -28,7 +28,8 @@ def script(*arguments, folder=None, **environment):
     """Runs the script on the simulated GPU, in `folder`."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
     variables.update({"FAIRLEAD_DEVICE": "sim", "PYTHONDONTWRITEBYTECODE": "1", "LD_PRELOAD": POLITE, **environment})
-    return subprocess.run([sys.executable, SCRIPT, "--fairlead", TOOL, *arguments], cwd=folder, env=variables, text=True,
+    tool = [] if "--fairlead" in arguments else ["--fairlead", TOOL]
+    return subprocess.run([sys.executable, SCRIPT, *tool, *arguments], cwd=folder, env=variables, text=True,
                           timeout=4 * TIMEOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -44,6 +45,31 @@ def aware(folder):
     for library in glob.glob(os.path.join(TREE, "lib", "libfairlead-device.so*")):
         os.symlink(library, os.path.join(folder, os.path.basename(library)))
     return f"LD_PRELOAD={folder}/peer.so"
+
+
+def pretended_tool(folder):
+    """A `fairlead` that notes each benchmark it is asked for, and fails in those of TEST_FAILS."""
+    for name in "bin", "libexec/fairlead":
+        os.makedirs(os.path.join(folder, name))
+    files = {f"libexec/fairlead/bench-{ABI}": "#!/bin/sh\n", "bin/fairlead": f"""#!/bin/bash
+who=fairlead probe=
+for word; do
+  [ "$word" != --no-preload ] || who=peer
+  [ "$word" != -x ] || probe=1
+  [ "$before" != --json ] || file=$word
+  before=$word
+done
+[ -n "$file" ] || exit 0
+echo "$*" >> {folder}/calls
+[ "$who" != "$TEST_FAILS" ] || [ -n "$probe" ] || exit 139
+echo '{{"results": [{{"bytes": 8, "latency_us": {{"p50": 2}}, "bandwidth_mb_s": {{"p50": 2}}, "put_us": {{"p50": 2}}}}],' > "$file"
+echo ' "hardware": {{"gpus": ["X", "X"]}}}}' >> "$file"
+"""}
+    for name, text in files.items():
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(text)
+        os.chmod(os.path.join(folder, name), 0o755)
+    return os.path.join(folder, "bin", "fairlead")
 
 
 def read(*path):
@@ -92,23 +118,20 @@ class Comparison(unittest.TestCase):
 
     def test_a_peer_that_fails_is_a_result_and_fairlead_that_fails_is_an_error(self):
         with tempfile.TemporaryDirectory() as folder:
-            runs = os.path.join(folder, "out", "runs")
-            os.makedirs(runs)
-            good = {"results": [{"bytes": 8, "latency_us": {"p50": 2.0}}], "hardware": {"gpus": ["X", "X"]}}
-            for peer, fairlead, code in (({"failed": "exit code 139"}, good, 0), (good, {"failed": "no end"}, 1)):
-                for row in compare.STAGES["one-sided"][1]:
-                    for name, report in ((f"fairlead-{ABI}", fairlead), ("peer-ucx", peer)):
-                        for part in range(4):
-                            with open(os.path.join(runs, f"{row.id}-{name}-{part}-0.json"), "w") as file:
-                                json.dump(report, file)
-                for name in f"fairlead-{ABI}", "peer-ucx":
-                    with open(os.path.join(runs, f"probe-{name}.json"), "w") as file:
-                        json.dump(good, file)
-                result = script("--one-sided", "--quick", "--mpi", ABI, "--peer", f"ucx={launcher()}", "-o", "out", folder=folder)
+            tool = pretended_tool(folder)
+            call = ["--fairlead", tool, "--one-sided", "--quick", "--mpi", ABI, "--peer", "ucx=mpirun", "-o"]
+            for fails, out, code in ("peer", "a", 0), ("fairlead", "b", 1), ("nobody", "b", 0):  # what failed is tried again
+                result = script(*call, out, folder=folder, TEST_FAILS=fails)
                 self.assertEqual(result.returncode, code, result.stdout + result.stderr)
-                self.assertIn("FAILED: ", result.stdout)
-                if code == 0:
-                    self.assertIn("fails", read(folder, "out", "README.md"))
+                self.assertEqual("FAILED: exit code 139" in result.stdout, fails != "nobody", result.stdout)
+                self.assertEqual("fails" in read(folder, out, "README.md"), fails == "peer")
+            # What another command measured is not taken for the result of this one.
+            calls = [len(read(folder, "calls").splitlines())]
+            for words in call, [word for word in call if word != "--quick"]:
+                script(*words, "b", folder=folder, TEST_FAILS="nobody")
+                calls.append(len(read(folder, "calls").splitlines()))
+            self.assertEqual(calls[0], calls[1])
+            self.assertLess(calls[1], calls[2])
 
     def test_medians_of_rounds(self):
         rounds = [{"results": [{"bytes": 8, "latency_us": {"p50": value}}], "mpi": "x"} for value in (3, 1, 2)]

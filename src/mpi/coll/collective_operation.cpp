@@ -307,13 +307,15 @@ void CollectiveOperation::go_on_waiting() {
   const int seconds = report_timer_.due();
   if (seconds == 0) return;
   std::vector<int> ranks;
-  for (int member : state_->slot()->missing(number_)) ranks.push_back(state_->world_rank(member));
+  for (int member : state_->slot()->missing(number_))
+    if (member != state_->position().rank) ranks.push_back(state_->world_rank(member));
+  const char* const all_there =
+      step_ == Step::arriving ? "others are far behind" : "all are there, but one has not done its part";
   log_line(LogLevel::warn,
            "rank %d has been waiting in collective %llu of a communicator of %d ranks for %d s; %s%s",
            state_->world_rank(state_->position().rank), static_cast<unsigned long long>(number_),
            state_->position().size, seconds,
-           ranks.empty() ? "all are there, but one has not done its part" : "not there yet: ",
-           ranks_in_words(ranks).c_str());
+           ranks.empty() ? all_there : "not there yet: ", ranks_in_words(ranks).c_str());
 }
 
 void CollectiveOperation::lose() {

@@ -148,6 +148,7 @@ bool CommunicatorState::joined() {
     slot_number_ = -1;
   if (!here) return false;
   if (slot_number_ >= 0) slot_.emplace(pool->slot(slot_number_), position_.size, position_.rank);
+  if (slot_ && survives_failures()) slot_->members_may_fail();
   for (uint64_t number : std::exchange(skipped_, {})) leave_word(number);
   join_.store(Join::over, std::memory_order_release);
   return true;

@@ -224,8 +224,9 @@ void MessageCollective::receive(const Part& part) {
   if (post(buffer, part.peer)) return;
   // A header in place of the block must be found as it came.
   const auto bytes = std::max(part.layout.bytes, MPI_Count{p2p::rts_bytes});
-  unsigned char* dummy = dummy_memory_after(&dummy_bytes_, static_cast<size_t>(bytes));
+  unsigned char* dummy = dummy_memory_for_block(static_cast<size_t>(bytes));
   if (!dummy) return note(end_for_lack_of_addresses(comm_));
+  ++dummies_;
   arrivals_.pop_back();
   post({dummy, bytes, MPI_BYTE, {dummy, {}}}, part.peer);
 }
@@ -320,7 +321,7 @@ int MessageCollective::finish(MPI_Status* status) {
     note(send.finish(&its));
   }
   arrivals_.clear();
-  dummy_bytes_ = 0;
+  for (; dummies_ > 0; --dummies_) give_back_dummy_block();
   sends_.clear();
   host_sends_.clear();
   out_ = {};

@@ -111,7 +111,7 @@ class MessageCollective : public Operation {
   std::deque<Send> sends_;
   std::vector<MPI_Request> host_sends_;
   std::deque<Arrival> arrivals_;
-  size_t dummy_bytes_ = 0;  // that blocks are received into for which there is no memory
+  size_t dummies_ = 0;  // blocks for which there is no memory
   ReportTimer report_timer_;
   bool waits_ = false;  // the sends know that the program waits
   int error_ = MPI_SUCCESS;
