@@ -16,7 +16,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/options.h"
 #include "device/classify.h"
 #include "device/context.h"
 #include "device/submit_copies.h"

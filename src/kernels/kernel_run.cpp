@@ -13,7 +13,6 @@
 
 #include "base/library_thread.h"
 #include "base/log.h"
-#include "base/options.h"
 #include "device/context.h"
 #include "device/waiting_calls.h"
 #include "observe/ranges.h"

@@ -71,10 +71,16 @@ struct StatisticsTo {
   }
 };
 
+// Read once. Never destroyed: programs may finalize in the destructor of a static object.
+const StatisticsTo& statistics_to() {
+  static const auto& to = *new StatisticsTo(options().stats);
+  return to;
+}
+
 Wanted asked_for() {
   if (!options().enabled) return {};
-  const StatisticsTo statistics(options().stats);
-  return {statistics.table || !statistics.file.empty(), options().trace != "off", options().ranges != "off"};
+  return {statistics_to().table || !statistics_to().file.empty(), options().trace != "off",
+          options().ranges != "off"};
 }
 
 double seconds_since_start() {
@@ -229,9 +235,8 @@ void leave_out_failed() {
 void finish_statistics() {
   Report report = report_of_the_job();
   if (own_rank != 0) return;
-  const StatisticsTo to(options().stats);
-  if (to.table) print(as_table(report, name_of));
-  if (!to.file.empty()) write_statistics(to.file, report);
+  if (statistics_to().table) print(as_table(report, name_of));
+  if (!statistics_to().file.empty()) write_statistics(statistics_to().file, report);
 }
 
 void finish_trace() {
@@ -253,8 +258,7 @@ void start_observing() {
   const bool progress = options().enabled && own_rank == 0 && options().progress_s > 0;
   if (!together && !progress) return;
   if (together) adopt(real.Comm_dup(MPI_COMM_WORLD, &observer_comm), &observer_comm);
-  if (own_rank == 0 && wanted.statistics)
-    warn_if_unwritable("statistics", StatisticsTo(options().stats).file);
+  if (own_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", statistics_to().file);
   if (own_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
   if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
   // A rank whose own options request no ranges, unlike rank 0's, uses "auto".
