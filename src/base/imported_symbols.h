@@ -13,7 +13,7 @@ namespace fairlead {
 struct ImportedSymbol {
   const char* name;
   bool weak;
-  void** place;  // holds the address that the object uses
+  void** slot;  // holds the address that the object uses
 };
 
 // dlsym() itself. Some tools (those that use GOTCHA) replace all references to dlsym(), so that libraries
@@ -28,7 +28,7 @@ class LoadedObject {
   explicit operator bool() const { return dynamic_ != nullptr; }
   bool contains(const void* address) const;
 
-  // Calls `visit` for each reference, which may write to its place with Access::write: then no other thread
+  // Calls `visit` for each reference, which may write to its slot with Access::write: then no other thread
   // may do the same at the same time. Returns false if the references cannot be read or made writable; then
   // it has visited none.
   enum class Access { read, write };

@@ -93,7 +93,7 @@ class Schedule {
     task->scheduled = {};
     task->scheduled.there = true;
     ++size_;
-    place(task);
+    insert(task);
   }
   // Returns false if the task is not scheduled.
   bool remove(Task* task) {
@@ -145,12 +145,12 @@ class Schedule {
     task->advance();
     if (awaited != (task->awaits() != nullptr) || task->rests()) {
       take_out(task);
-      place(task);
+      insert(task);
     }
     after(task);
   }
 
-  void place(Task* task) {
+  void insert(Task* task) {
     if (const Key* key = task->awaits()) {
       Queue& queue = queue_of(*key);
       put_into(queue.empty() ? first_ : behind_, task);

@@ -71,7 +71,7 @@ SlotHeader* SlotPool::slot(int64_t number) const {
 }
 
 // The first free one: a slot that was never used takes memory once it is touched, and is registered.
-int64_t SlotPool::take(int members, Heir heir) {
+int64_t SlotPool::take(int members, DuplicateKey key) {
   std::lock_guard lock(taking_);
   int64_t count = slots_per_rank(ranks_);
   for (int64_t number = my_rank_ * count; number < (my_rank_ + 1) * count; ++number) {
@@ -79,26 +79,26 @@ int64_t SlotPool::take(int members, Heir heir) {
     if (header->members && header->left.load(std::memory_order_acquire) < header->members) continue;
     size_t used = sizeof(SlotHeader) + static_cast<size_t>(members) * sizeof(MemberArea);
     uint64_t times_taken = header->times_taken + 1;
-    header->heir_of.store(0, std::memory_order_seq_cst);
+    header->duplicate_of.store(0, std::memory_order_seq_cst);
     std::fill_n(reinterpret_cast<unsigned char*>(header), used, static_cast<unsigned char>(0));
     header->members = static_cast<uint32_t>(members);
     header->times_taken = times_taken;
-    header->heir_number.store(heir.number, std::memory_order_release);
-    header->heir_of.store(heir.parent, std::memory_order_release);
+    header->duplicate_number.store(key.number, std::memory_order_release);
+    header->duplicate_of.store(key.parent, std::memory_order_release);
     return number;
   }
   return -1;
 }
 
-int64_t SlotPool::find(int rank, Heir heir) const {
+int64_t SlotPool::find(int rank, DuplicateKey key) const {
   int64_t count = slots_per_rank(ranks_);
   for (int64_t number = rank * count; number < (rank + 1) * count; ++number) {
     const SlotHeader* header = slot(number);
-    // The owner may be reassigning the slot. It clears heir_of first and sets it last, so that two equal
-    // loads of heir_of prove that heir_number belongs to it.
-    if (header->heir_of.load(std::memory_order_acquire) == heir.parent &&
-        header->heir_number.load(std::memory_order_acquire) == heir.number &&
-        header->heir_of.load(std::memory_order_acquire) == heir.parent)
+    // The owner may be reassigning the slot. It clears duplicate_of first and sets it last, so that two equal
+    // loads of duplicate_of prove that duplicate_number belongs to it.
+    if (header->duplicate_of.load(std::memory_order_acquire) == key.parent &&
+        header->duplicate_number.load(std::memory_order_acquire) == key.number &&
+        header->duplicate_of.load(std::memory_order_acquire) == key.parent)
       return number;
   }
   return -1;

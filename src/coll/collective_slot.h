@@ -89,7 +89,7 @@ struct alignas(64) MemberArea {
 
 // Identifies a communicator by its derivation, which its members know without a message: the communicator
 // that it duplicates, by SlotPool::name(), and the number of the duplicate.
-struct Heir {
+struct DuplicateKey {
   uint64_t parent = 0;  // 0: no communicator
   uint64_t number = 0;
 };
@@ -98,7 +98,7 @@ struct alignas(64) SlotHeader {
   std::atomic<uint32_t> left;  // members that no longer use the slot
   uint32_t members;            // 0: the slot is free
   uint64_t times_taken;
-  std::atomic<uint64_t> heir_of, heir_number;
+  std::atomic<uint64_t> duplicate_of, duplicate_number;
   std::atomic<uint64_t> decisions[arrivals_kept];  // number * 4 + decision
   std::atomic<uint64_t> workers[records_kept];     // number * 256 + Are * 64 + member
   // The number of a call that one member did for all, and of one of which each did its part; GPUs store them.
@@ -119,9 +119,9 @@ class SlotPool {
 
   // Takes a cleared slot for `members` members, of which this rank is the first; -1 if all slots of this rank
   // are taken. Any thread may call this, because each may be creating a communicator.
-  int64_t take(int members, Heir heir = {});
-  // The slot that node rank `rank` took for `heir`; -1 if there is none.
-  int64_t find(int rank, Heir heir) const;
+  int64_t take(int members, DuplicateKey key = {});
+  // The slot that node rank `rank` took for `key`; -1 if there is none.
+  int64_t find(int rank, DuplicateKey key) const;
   // Identifies a slot in its current use: names are unique and never 0.
   uint64_t name(int64_t slot) const;
   SlotHeader* slot(int64_t number) const;

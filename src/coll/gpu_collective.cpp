@@ -17,7 +17,7 @@ using device::Error;
 using node::Path;
 
 GpuCollective::GpuCollective(node::Node& node, CollectiveSlot& slot, const std::vector<int>& members,
-                             uint64_t number, Work work)
+                             uint64_t number, CollectiveWork work)
     : node_(node),
       slot_(slot),
       members_(members),
@@ -192,7 +192,7 @@ Progress GpuCollective::advance() {
 
 // Nobody else stores them.
 bool GpuCollective::own_words_are_there() {
-  const bool readied = step_ >= Step::readying && step_ < Step::by_one;
+  const bool readied = step_ >= Step::readying && step_ < Step::single_worker;
   return mine().exported.load(std::memory_order_relaxed) / 2 == number_ &&
          (!readied || mine().ready.load(std::memory_order_relaxed) / 2 == number_) &&
          (step_ != Step::joining || slot_.is_done(slot_.me(), number_));
@@ -200,7 +200,7 @@ bool GpuCollective::own_words_are_there() {
 
 bool GpuCollective::awaits_members() const {
   return step_ == Step::slot || step_ == Step::choosing || step_ == Step::readying ||
-         step_ == Step::joining || (step_ == Step::by_one && one_ != slot_.me());
+         step_ == Step::joining || (step_ == Step::single_worker && one_ != slot_.me());
 }
 
 // Tells the members that still wait for this one.
@@ -228,7 +228,7 @@ Progress GpuCollective::step() {
     case Step::choosing:
       if (!choose_workers()) return damaged();
       if (step_ == Step::choosing) return Progress::waiting;
-      if (step_ == Step::by_one) return wait_for_one();
+      if (step_ == Step::single_worker) return wait_for_one();
       reached_ = map_others();
       [[fallthrough]];
     case Step::mapping: {
@@ -293,7 +293,7 @@ Progress GpuCollective::step() {
     }
     case Step::over:
       return failed_ ? Progress::failed : Progress::over;
-    case Step::by_one:
+    case Step::single_worker:
       return wait_for_one();
   }
   return Progress::failed;
@@ -360,7 +360,7 @@ bool GpuCollective::choose_workers() {
   if (workers.are == each) step_ = Step::mapping;
   if (workers.are != one_that_has_started) return true;
   one_ = workers.member;
-  step_ = Step::by_one;
+  step_ = Step::single_worker;
   return true;
 }
 
@@ -402,7 +402,7 @@ bool GpuCollective::start_work_of_all() {
   }
   if (all.reduction && !map_for(*all.reduction)) return false;
   kernels::KernelRun& kernel = kernels_.emplace_back();
-  kernel.tell(slot_.word_of_end(number_, work_.device), number_);
+  kernel.signal(slot_.word_of_end(number_, work_.device), number_);
   const Attempt started = all.reduction ? start_reduction(kernel, *all.reduction)
                                         : kernel.copy(work_.device, items.data(), items.size(), bytes);
   if (started != Attempt::made) kernels_.clear();
@@ -433,7 +433,7 @@ Progress GpuCollective::wait_for_one() {
 kernels::KernelRun& GpuCollective::add_kernel() {
   kernels::KernelRun& kernel = kernels_.emplace_back();
   const kernels::EndWord word = slot_.word_of_part(number_, work_.device);
-  kernel.tell(word, number_);
+  kernel.signal(word, number_);
   tells_itself_ = bool(word);
   return kernel;
 }

@@ -36,7 +36,7 @@ class GpuCollective {
  public:
   // `members`: the node rank of each member of the slot.
   GpuCollective(node::Node& node, CollectiveSlot& slot, const std::vector<int>& members, uint64_t number,
-                Work work);
+                CollectiveWork work);
   ~GpuCollective();
 
   // False: this rank's memory cannot be exported. If `possible` is false, the export is not tried.
@@ -51,11 +51,13 @@ class GpuCollective {
   bool done_by_one() const { return one_ >= 0; }
   // One rank does the work of all, or will when all have arrived, unless it rings. If its kernel fails, the
   // others learn of that in its next MPI call.
-  bool left_to_one() const { return offers_part_ && (step_ <= Step::choosing || step_ >= Step::by_one); }
+  bool is_single_worker() const {
+    return offers_part_ && (step_ <= Step::choosing || step_ >= Step::single_worker);
+  }
   // Until others have done their parts, there is nothing to do but to see that. If this rank's kernel dies,
   // the others learn of it seconds later, or in its next MPI call.
   bool left_to_others() const {
-    return left_to_one() ||
+    return is_single_worker() ||
            (!target_copy_ && ((step_ == Step::running && tells_itself_) || step_ == Step::joining));
   }
 
@@ -107,7 +109,7 @@ class GpuCollective {
   CollectiveSlot& slot_;
   const std::vector<int>& members_;
   uint64_t number_;
-  Work work_;
+  CollectiveWork work_;
 
   enum class Step {
     slot,
@@ -118,7 +120,7 @@ class GpuCollective {
     running,
     joining,
     bringing_back,
-    by_one,
+    single_worker,
     over
   } step_ = Step::slot;
   bool offers_part_ = false;                // another rank may do this rank's part

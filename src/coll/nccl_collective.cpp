@@ -170,7 +170,7 @@ NcclMember::Stage NcclMember::stage_of(int member, uint64_t number) {
   return word / 4 == number ? static_cast<Stage>(word % 4) : Stage::none;
 }
 
-void NcclMember::tell(uint64_t number, Stage stage) {
+void NcclMember::signal(uint64_t number, Stage stage) {
   slot_.record(slot_.me(), number)
       .nccl.store(number * 4 + static_cast<uint64_t>(stage), std::memory_order_release);
 }
@@ -197,14 +197,14 @@ void NcclMember::tell_id(uint64_t number) {
   if (slot_.me() != 0) return;
   Result result = call_on(device_, [&] { return nccl()->unique_id(&slot_.slot().nccl_id); });
   if (is_error(result)) return cannot_make(number, words(nccl()->unique_id, result));
-  tell(number, Stage::told_id);
+  signal(number, Stage::told_id);
 }
 
 void NcclMember::begin_making(uint64_t number) {
   Stage first = stage_of(0, number);
   if (first == Stage::none) return;
   if (first == Stage::not_made) {
-    tell(number, Stage::not_made);
+    signal(number, Stage::not_made);
     step_ = Step::agreeing;
     return;
   }
@@ -234,7 +234,7 @@ void NcclMember::go_on_making(uint64_t number) {
   for (int member = 0; member < slot_.members(); ++member)
     hopeless |= stage_of(member, number) == Stage::not_made;
   if (state == nccl_result::in_progress && !hopeless) return;
-  tell(number, hopeless ? Stage::not_made : Stage::made);
+  signal(number, hopeless ? Stage::not_made : Stage::made);
   step_ = Step::agreeing;
 }
 
@@ -242,7 +242,7 @@ void NcclMember::cannot_make(uint64_t number, const std::string& why) {
   log_line(LogLevel::warn,
            "NCCL makes no communicator of %d ranks: %s; its collectives take other algorithms",
            slot_.members(), why.c_str());
-  tell(number, Stage::not_made);
+  signal(number, Stage::not_made);
   step_ = Step::agreeing;
 }
 
@@ -284,8 +284,8 @@ void NcclMember::abandon_for_all() {
   abandon();
 }
 
-// Work that still runs on the communicator ends, in whatever state. NCCL's part of a context that has ended
-// is left alone. Another member's failure may come before anything here has noticed the reset.
+// CollectiveWork that still runs on the communicator ends, in whatever state. NCCL's part of a context that
+// has ended is left alone. Another member's failure may come before anything here has noticed the reset.
 void NcclMember::abandon() {
   const bool gone = context_.is_gone_now();
   if (communicator_ && !gone) call_on(device_, [&] { return nccl()->abort(communicator_); });

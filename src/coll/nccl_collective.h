@@ -51,7 +51,7 @@ class NcclMember {
   // A member's stage of creating the communicator.
   enum class Stage : uint64_t { none, told_id, made, not_made };
   Stage stage_of(int member, uint64_t number);
-  void tell(uint64_t number, Stage stage);
+  void signal(uint64_t number, Stage stage);
 
   bool gpus_serve(uint64_t number);
   void tell_id(uint64_t number);

@@ -8,7 +8,8 @@
 // elements. It reads the slice from the sources of several members in rank order and writes the result to the
 // targets of several. It reads an element from all sources before it writes the element to any target, so
 // that sources and targets may be the same memory. With ReduceOp::replace and one source it distributes that.
-// Work of both kinds is a reduction if all members can export their targets, else its pieces are fetched.
+// CollectiveWork of both kinds is a reduction if all members can export their targets, else its pieces are
+// fetched.
 //
 // The memory that members export has no gaps: a source with gaps is packed first, and a target with gaps is
 // unpacked when all members are done. A kernel writes each piece to its place.
@@ -91,7 +92,7 @@ struct WorkOfAll {
   std::vector<Transfer> transfers;
 };
 
-struct Work {
+struct CollectiveWork {
   Algorithm algorithm{};        // the chosen one, unless NCCL comes first
   uint64_t largest_buffer = 0;  // of any rank, by which it was chosen, in bytes
   int device = -1;              // runs this rank's part; -1: the rank passes no bytes

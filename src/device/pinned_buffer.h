@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "base/host_buffer.h"
+#include "base/memory/host_buffer.h"
 #include "device/context.h"
 
 namespace fairlead::device {

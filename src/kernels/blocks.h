@@ -21,13 +21,13 @@ struct Level {
 
 // Loops, innermost first, around pieces of `piece` bytes: blocks without gaps, or lists of such blocks.
 // Processes may send a shape to each other.
-struct Shape {
+struct StridedShape {
   uint64_t piece = 0;
   uint32_t level_count = 0;
   Level levels[max_levels];
 
   bool contiguous() const { return level_count == 0; }
-  bool operator==(const Shape&) const = default;
+  bool operator==(const StridedShape&) const = default;
 };
 
 // A list of blocks in device memory. Offsets count from the first block.
@@ -42,15 +42,15 @@ struct BlockTable {
   unsigned bucket_shift = 0;
 };
 
-struct Block {
+struct ListedBlock {
   int64_t offset;
   uint64_t position;  // position of its first byte in the list
 };
 
 // A buffer: the address of its first byte in transfer order, and the layout of the others relative to it.
-struct Side {
+struct LaidOutBuffer {
   void* address = nullptr;
-  Shape shape;
+  StridedShape shape;
   BlockTable table;
 };
 
@@ -59,7 +59,8 @@ bool moves_available(int device);
 
 // Moves `bytes` bytes, from `from_at` on, to `to_at`. The device must be able to access both buffers. The
 // bytes that are read and written must not overlap, and no byte may be written twice.
-device::Error launch_move(int device, device::Stream stream, const Side& to, uint64_t to_at, const Side& from,
-                          uint64_t from_at, uint64_t bytes, unsigned blocks, const Signal& signal);
+device::Error launch_move(int device, device::Stream stream, const LaidOutBuffer& to, uint64_t to_at,
+                          const LaidOutBuffer& from, uint64_t from_at, uint64_t bytes, unsigned blocks,
+                          const Signal& signal);
 
 }  // namespace fairlead::kernels

@@ -135,7 +135,7 @@ Attempt KernelRun::start(int device, Launch launch) {
   }
   context_ = &context;
   made_in_ = context.context;
-  if (!word_) tell({context.flag, context.flag}, ++context.last_number);
+  if (!word_) signal({context.flag, context.flag}, ++context.last_number);
   if (observe::tracing()) since_ = observe::now();
   const Error error = launch(context.stream, Signal{context.counter, word_.for_kernels, value_, own_memory_});
   active_ = error == Error::none;

@@ -40,7 +40,7 @@ class KernelRun {
   KernelRun& operator=(const KernelRun&) = delete;
 
   // Before the start: the kernel stores `value` to `word` when it is over. Others may wait for that, too.
-  void tell(const EndWord& word, uint64_t value) {
+  void signal(const EndWord& word, uint64_t value) {
     word_ = word;
     value_ = value;
   }

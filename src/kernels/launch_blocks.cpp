@@ -23,7 +23,7 @@ using device::Error;
 using device::Kernel;
 using device::Stream;
 
-static_assert(move_levels == max_levels && sizeof(MoveBlock) == sizeof(Block));
+static_assert(move_levels == max_levels && sizeof(MoveBlock) == sizeof(ListedBlock));
 static_assert(sizeof(MoveBuffers) + sizeof(MoveWork) + sizeof(Signal) <= 4096, "CUDA's limit");
 
 constexpr unsigned widths = 5;
@@ -41,7 +41,7 @@ Divisor divisor(uint64_t value) {
 }
 
 // The bitwise or of all terms that the addresses of a side are sums of.
-uint64_t bits_of(const Side& side) {
+uint64_t bits_of(const LaidOutBuffer& side) {
   uint64_t bits = reinterpret_cast<uintptr_t>(side.address) | side.table.bits;
   if (!side.shape.contiguous()) bits |= side.shape.piece;
   for (unsigned k = 0; k < side.shape.level_count; ++k)
@@ -56,9 +56,9 @@ unsigned width_for(uint64_t bits) {
 
 // Describes one side of one launch. Reduces `*bytes`, the length of the launch, to what one start can
 // describe.
-void place(const Side& side, uint64_t at, unsigned width, uint64_t* bytes, MoveSide* it, void** address,
-           void** table) {
-  const Shape& shape = side.shape;
+void describe_side(const LaidOutBuffer& side, uint64_t at, unsigned width, uint64_t* bytes, MoveSide* it,
+                   void** address, void** table) {
+  const StridedShape& shape = side.shape;
   uint64_t limit = uint64_t{move_words_at_most} * width;
   // Loops outside the first one whose count is too large for a Divisor keep one index in the whole launch.
   uint64_t period = shape.piece;
@@ -123,8 +123,9 @@ bool moves_available(int device) {
   return true;
 }
 
-Error launch_move(int device, Stream stream, const Side& to, uint64_t to_at, const Side& from,
-                  uint64_t from_at, uint64_t bytes, unsigned blocks, const Signal& signal) {
+Error launch_move(int device, Stream stream, const LaidOutBuffer& to, uint64_t to_at,
+                  const LaidOutBuffer& from, uint64_t from_at, uint64_t bytes, unsigned blocks,
+                  const Signal& signal) {
   if (blocks == 0) return Error::invalid_value;
   uint64_t bits = bits_of(to) | bits_of(from);
   do {
@@ -136,8 +137,9 @@ Error launch_move(int device, Stream stream, const Side& to, uint64_t to_at, con
     MoveWork work{};
     MoveBuffers buffers{};
     uint64_t moved = std::min(bytes, uint64_t{move_words_at_most} * width) / width * width;
-    place(to, to_at, width, &moved, &work.to, &buffers.at[move_to], &buffers.at[move_to_blocks]);
-    place(from, from_at, width, &moved, &work.from, &buffers.at[move_from], &buffers.at[move_from_blocks]);
+    describe_side(to, to_at, width, &moved, &work.to, &buffers.at[move_to], &buffers.at[move_to_blocks]);
+    describe_side(from, from_at, width, &moved, &work.from, &buffers.at[move_from],
+                  &buffers.at[move_from_blocks]);
     buffers.at[move_to_buckets] = const_cast<uint32_t*>(to.table.buckets);
     buffers.at[move_from_buckets] = const_cast<uint32_t*>(from.table.buckets);
     work.words = static_cast<unsigned>(moved / width);

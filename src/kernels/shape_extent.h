@@ -18,7 +18,7 @@ struct Extent {
 };
 
 // None if the numbers are no valid shape or are too large.
-inline std::optional<Extent> extent_of(const Shape& shape) {
+inline std::optional<Extent> extent_of(const StridedShape& shape) {
   if (shape.level_count > max_levels || shape.piece > INT64_MAX) return std::nullopt;
   Extent extent{0, static_cast<int64_t>(shape.piece), shape.piece};
   for (const Level* level = shape.levels; level < shape.levels + shape.level_count; ++level) {

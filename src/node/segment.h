@@ -102,7 +102,7 @@ struct alignas(64) Rendezvous {
   uint64_t bytes;
   RemoteMemory source;
   // The layout of the bytes, and the offset of the first of them from the beginning of `source`.
-  kernels::Shape shape;
+  kernels::StridedShape shape;
   int64_t first;
 
   uint32_t posted;  // put: the number of the buffer in the receiver's block

@@ -8,7 +8,7 @@
 
 #include <cstdio>
 
-#include "base/memory_file.h"
+#include "base/memory/memory_file.h"
 
 namespace fairlead::node {
 namespace {

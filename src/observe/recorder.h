@@ -13,8 +13,8 @@
 #include <map>
 #include <utility>
 
-#include "base/statistics.h"
 #include "observe/histogram.h"
+#include "observe/statistics.h"
 
 namespace fairlead::observe {
 

@@ -7,8 +7,8 @@
 
 #include <optional>
 
-#include "base/statistics.h"
 #include "node/node.h"
+#include "observe/statistics.h"
 
 namespace fairlead::p2p {
 

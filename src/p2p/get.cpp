@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "device/classify.h"
-#include "device/submit_copies.h"
+#include "device/copies/submit_copies.h"
 #include "p2p/rendezvous_send.h"
 #include "p2p/rts_check.h"
 
@@ -122,7 +122,7 @@ Error RendezvousGet::claim(RendezvousState from) {
   Reason reason = Reason::none;
   if (!truncated()) {
     const node::RemoteMemory source = rendezvous_.source;
-    const kernels::Shape shape = rendezvous_.shape;
+    const kernels::StridedShape shape = rendezvous_.shape;
     const int64_t first = rendezvous_.first;
     std::atomic_thread_fence(std::memory_order_acquire);
     if (rendezvous_.state.load(std::memory_order_relaxed) != from) return Error::not_ready;
@@ -152,7 +152,8 @@ Reason RendezvousGet::find_own() {
 }
 
 // Maps the sender's bytes into this process.
-Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first) {
+Reason RendezvousGet::find(const node::RemoteMemory& source, const kernels::StridedShape& shape,
+                           int64_t first) {
   if (rts_.sender == node_.rank()) return find_own();
   if (!is_sound(source, shape, first, rts_.bytes)) return Reason::damaged;
   copying_device_ = device_ >= 0 ? device_ : device::device_in_use();
@@ -240,7 +241,7 @@ Error RendezvousGet::insist() {
   insisted_ = now;
   bool too_late = now - insisting_since_ > retry_time;
   const node::RemoteMemory source = node::read_once(rendezvous_.source);
-  const kernels::Shape shape = node::read_once(rendezvous_.shape);
+  const kernels::StridedShape shape = node::read_once(rendezvous_.shape);
   bool found = !too_late && find(source, shape, node::read_once(rendezvous_.first)) == Reason::none;
   RendezvousState state = RendezvousState::refused;
   if ((!found && !too_late) || !rendezvous_.state.compare_exchange_strong(state, RendezvousState::claimed)) {

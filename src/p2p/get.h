@@ -10,11 +10,11 @@
 #include <memory>
 #include <optional>
 
-#include "base/host_buffer.h"
+#include "base/memory/host_buffer.h"
 #include "base/report_timer.h"
-#include "base/statistics.h"
-#include "device/small_copy.h"
+#include "device/copies/small_copy.h"
 #include "node/node.h"
+#include "observe/statistics.h"
 #include "p2p/posted_buffer.h"
 #include "p2p/rts_header.h"
 #include "packing/move.h"
@@ -49,7 +49,7 @@ class RendezvousGet {
  private:
   device::Error step();
   device::Error claim(node::RendezvousState from);
-  node::Reason find(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first);
+  node::Reason find(const node::RemoteMemory& source, const kernels::StridedShape& shape, int64_t first);
   node::Reason find_own();
   device::Error fetch();
   device::Error pass_piece();

@@ -114,9 +114,9 @@ bool ReceiveInProgress::one_of_few() const {
   return std::max(counts.most, counts.most_before) <= few;
 }
 
-std::unique_ptr<PostedBuffer> PostedBuffer::offer(node::Node& node, int sender, const MessageKey& key,
-                                                  const device::Allocation& allocation, void* address,
-                                                  uint64_t bytes) {
+std::unique_ptr<PostedBuffer> PostedBuffer::post(node::Node& node, int sender, const MessageKey& key,
+                                                 const device::Allocation& allocation, void* address,
+                                                 uint64_t bytes) {
   if (!options().ipc || !allocation.ordinary || !allocation.exportable || allocation.device < 0 ||
       allocation.device >= node::devices_per_rank)
     return nullptr;
@@ -188,7 +188,7 @@ std::unique_ptr<RendezvousPut> RendezvousPut::start(node::Node& node, int receiv
   put->index_ = index;
   put->turn_ = posted.turn;
   const auto started = [&] {
-    kernels::Shape shape;
+    kernels::StridedShape shape;
     shape.piece = bytes;
     if (posted.bytes < bytes || posted.turn > last_turn || !is_sound(posted.memory, shape, 0, bytes))
       return false;
@@ -216,7 +216,7 @@ bool RendezvousPut::told() const {
   return value_of(word_) == turn_;
 }
 
-void RendezvousPut::tell() {
+void RendezvousPut::signal() {
   std::atomic_ref(*word_).store(turn_, std::memory_order_release);
 }
 

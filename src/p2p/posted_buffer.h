@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "device/copy.h"
+#include "device/copies/copy.h"
 #include "node/node.h"
 
 namespace fairlead::p2p {
@@ -47,9 +47,9 @@ class PostedBuffer {
  public:
   // Offers the buffer to `sender`, a node rank, for one message. Null if that rank cannot map the memory, or
   // if mapping is not worth its time yet, or if no more buffers can be offered.
-  static std::unique_ptr<PostedBuffer> offer(node::Node& node, int sender, const MessageKey& key,
-                                             const device::Allocation& allocation, void* address,
-                                             uint64_t bytes);
+  static std::unique_ptr<PostedBuffer> post(node::Node& node, int sender, const MessageKey& key,
+                                            const device::Allocation& allocation, void* address,
+                                            uint64_t bytes);
   // Before a receive is cancelled: takes back what is offered for this message and for later ones of its
   // sequence. False: one of them has been sent, so the receive has been matched.
   static bool withdraw_from(node::Node& node, const MessageKey& first);
@@ -94,7 +94,7 @@ class RendezvousPut {
   // Has the receiver been told that the bytes are there? The CPU can do so, too, but no longer once the
   // receiver has used the buffer again.
   bool told() const;
-  void tell();
+  void signal();
 
  private:
   uint32_t index_ = 0, turn_ = 0;

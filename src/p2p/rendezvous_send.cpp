@@ -9,9 +9,9 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/statistics.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
+#include "observe/statistics.h"
 #include "p2p/describe.h"
 #include "packing/move.h"
 #include "transport/peer.h"
@@ -181,7 +181,7 @@ RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const 
                        std::memory_order_release);
   } else {
     count(*unreachable);
-    stream();
+    stage();
   }
 }
 
@@ -189,7 +189,7 @@ const RendezvousSend* RendezvousSend::of_this_rank(uint32_t number) {
   return number < sends.size() ? sends[number] : nullptr;
 }
 
-void RendezvousSend::offer() {
+void RendezvousSend::make_available() {
   if (finished_ || abandoned_) return;  // the slot may be another message's by now
   offered_ = true;
   slot_->state.store(RendezvousState::offered, std::memory_order_release);
@@ -199,7 +199,7 @@ RendezvousSend::~RendezvousSend() {
   if (!finished_) close();
 }
 
-void RendezvousSend::stream() {
+void RendezvousSend::stage() {
   moving_.reset();
   const bool copies_fail = slot_->reason.load(std::memory_order_relaxed) == Reason::copy_failed;
   stream_ = std::make_unique<transport::StagedSender>(
@@ -225,12 +225,13 @@ void RendezvousSend::advance() {
     if (error == device::Error::not_ready) return;
     if (error == device::Error::none) {
       // The GPU stores no word behind another copy that has failed.
-      if (!put_->told() && slot_->state.load(std::memory_order_acquire) == RendezvousState::put) put_->tell();
+      if (!put_->told() && slot_->state.load(std::memory_order_acquire) == RendezvousState::put)
+        put_->signal();
     } else {
       slot_->reason.store(Reason::copy_failed, std::memory_order_relaxed);
       count(Fallback::copy_failed);
       puts_ = false;
-      stream();
+      stage();
     }
     put_.reset();
   }
@@ -248,7 +249,7 @@ void RendezvousSend::advance() {
       if (slot_->reason.load(std::memory_order_relaxed) == Reason::import_failed)
         transport::note_fetched(receiver_, source_, false);
       count(fallback_of(slot_->reason.load(std::memory_order_relaxed)));
-      stream();
+      stage();
       break;
     case RendezvousState::pipelined:
       if (stream_) stream_->advance();
@@ -347,14 +348,14 @@ void RendezvousSend::end_move(device::Error error, Need need) {
   moved.reset();  // its piece may serve the stream
   if (!late) return;
   count(Fallback::full_pool);
-  stream();
+  stage();
   stream_->flush_to_host(need);
   if (stream_->read_out()) count(path_ = Traffic::buffered_host, bytes_);
 }
 
 // Stages a message whose bytes are in a device buffer that the receiver may be unable to fetch from.
 void RendezvousSend::leave_device() {
-  stream();
+  stage();
   if (path_ != Traffic::staged) return;  // the pair has passed the probe meanwhile
   const node::PathDecision& decision = node_.decision(node_.rank(), device_, receiver_);
   count(decision.path == Path::staged ? fallback_of(decision.reason) : Fallback::not_probed);

@@ -13,8 +13,8 @@
 #include <memory>
 #include <optional>
 
-#include "base/statistics.h"
 #include "node/node.h"
+#include "observe/statistics.h"
 #include "p2p/posted_buffer.h"
 #include "p2p/rts_header.h"
 #include "packing/plan.h"
@@ -34,7 +34,8 @@ struct Source {
 
 class RendezvousSend {
  public:
-  // present: the receiver may fetch them. to_come: it waits for offer(); such a message cannot be staged.
+  // present: the receiver may fetch them. to_come: it waits for make_available(); such a message cannot be
+  // staged.
   enum class Bytes { present, to_come };
   // Starts a rendezvous with `receiver` (a node rank). Null if all rendezvous of this rank are in use, if the
   // memory belongs to no device, or if the message must be staged and that is not possible. In these cases
@@ -43,7 +44,7 @@ class RendezvousSend {
   static std::unique_ptr<RendezvousSend> open(node::Node& node, int receiver, const Source& source,
                                               const device::Allocation& allocation, Bytes bytes,
                                               const MessageKey& key = {});
-  void offer();
+  void make_available();
   ~RendezvousSend();
 
   const RtsHeader& rts() const { return rts_; }
@@ -101,7 +102,7 @@ class RendezvousSend {
     return slot_->state.load(std::memory_order_acquire) == node::RendezvousState::claimed;
   }
   bool is_possible(node::RendezvousState state) const;
-  void stream();
+  void stage();
   void end_move(device::Error error, Need need);
   void leave_device();
   void close();

@@ -32,7 +32,7 @@ inline bool is_sound(const node::Rendezvous& rendezvous, uint64_t bytes, int dev
 }
 
 // Are the bytes within the memory that is to be mapped?
-inline bool is_sound(const node::RemoteMemory& source, const kernels::Shape& shape, int64_t first,
+inline bool is_sound(const node::RemoteMemory& source, const kernels::StridedShape& shape, int64_t first,
                      uint64_t bytes) {
   const auto extent = kernels::extent_of(shape);
   int64_t begin;

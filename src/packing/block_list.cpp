@@ -7,9 +7,9 @@
 #include <cstring>
 #include <utility>
 
-#include "base/host_buffer.h"
+#include "base/memory/host_buffer.h"
 #include "device/buffer_pool.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
 #include "device/waiting_calls.h"
 
 namespace fairlead::packing {
@@ -17,7 +17,7 @@ namespace {
 
 using device::Context;
 using device::Error;
-using kernels::Block;
+using kernels::ListedBlock;
 
 constexpr uint64_t equal_bytes_at_most = uint64_t{1} << 28;
 
@@ -28,10 +28,10 @@ int in_pool_of(int device) {
   return -2 - device;
 }
 bool is_in_pool(const TableMemory& memory) {
-  return memory.place < in_host_memory;
+  return memory.location < in_host_memory;
 }
 
-// Memory of unused tables, by place and size, and of those in use. Sizes are powers of two.
+// Memory of unused tables, by location and size, and of those in use. Sizes are powers of two.
 struct Known {
   std::mutex mutex;
   std::multimap<std::pair<int, size_t>, TableMemory> idle;
@@ -43,25 +43,25 @@ Known& known() {
 }
 
 Attempt allocate(TableMemory* memory) {
-  const int place = memory->place;
-  memory->context = Context(is_in_pool(*memory) ? in_pool_of(place) : place);
+  const int location = memory->location;
+  memory->context = Context(is_in_pool(*memory) ? in_pool_of(location) : location);
   if (is_in_pool(*memory)) {
-    memory->address = device::pool_allocate(in_pool_of(place), memory->bytes);
+    memory->address = device::pool_allocate(in_pool_of(location), memory->bytes);
     return memory->address ? Attempt::made : Attempt::never;
   }
   const device::WaitingCalls::Permission permission;
   if (!permission.may_make()) return Attempt::later;
-  const Error error = place == in_host_memory
+  const Error error = location == in_host_memory
                           ? device::allocate_pinned(memory->bytes, &memory->address, &memory->context)
-                          : device::runtime()->allocate(place, memory->bytes, &memory->address);
+                          : device::runtime()->allocate(location, memory->bytes, &memory->address);
   return error == Error::none ? Attempt::made : Attempt::never;
 }
 
 void free_table(const TableMemory& memory) {
   if (is_in_pool(memory)) return device::pool_free(memory.address);
   if (memory.context.is_gone()) return;
-  memory.place == in_host_memory ? device::runtime()->free_pinned(memory.address)
-                                 : device::runtime()->free(memory.address);
+  memory.location == in_host_memory ? device::runtime()->free_pinned(memory.address)
+                                    : device::runtime()->free(memory.address);
 }
 
 // The caller holds the lock.
@@ -77,12 +77,12 @@ void free_what_is_gone() {
 Attempt take(int device, size_t bytes, TableMemory* memory) {
   Attempt outcome = Attempt::never;
   std::lock_guard lock(known().mutex);
-  for (int place : {device, in_host_memory, in_pool_of(device)}) {
-    *memory = {nullptr, place, std::bit_ceil(bytes), {}};
-    auto found = known().idle.find({place, memory->bytes});
+  for (int location : {device, in_host_memory, in_pool_of(device)}) {
+    *memory = {nullptr, location, std::bit_ceil(bytes), {}};
+    auto found = known().idle.find({location, memory->bytes});
     while (found != known().idle.end() && found->second.context.is_gone_for_any()) {
       free_what_is_gone();
-      found = known().idle.find({place, memory->bytes});
+      found = known().idle.find({location, memory->bytes});
     }
     if (found != known().idle.end()) {
       *memory = found->second;
@@ -108,11 +108,12 @@ void give_back(const TableMemory& memory) {
   if (gone) free_table(memory);
   if (gone != found->second.context.is_gone()) return;
   known().in_use.erase(found);
-  if (!gone) known().idle.emplace(std::pair(memory.place, memory.bytes), memory);
+  if (!gone) known().idle.emplace(std::pair(memory.location, memory.bytes), memory);
 }
 
 // Appends the blocks of `tree`; false if there are more than `most`.
-bool collect(const Tree& tree, int64_t offset, uint64_t* position, std::vector<Block>* blocks, size_t most) {
+bool collect(const Tree& tree, int64_t offset, uint64_t* position, std::vector<ListedBlock>* blocks,
+             size_t most) {
   if (tree.dense()) {
     if (blocks->size() == most) return false;
     blocks->push_back({offset + tree.first(), *position});
@@ -133,13 +134,14 @@ bool collect(const Tree& tree, int64_t offset, uint64_t* position, std::vector<B
 }  // namespace
 
 std::shared_ptr<const BlockList> BlockList::make(const Tree& tree, size_t most) {
-  std::vector<Block> blocks;
+  std::vector<ListedBlock> blocks;
   uint64_t bytes = 0;
   if (!collect(tree.shifted(-tree.first()), 0, &bytes, &blocks, most)) return nullptr;
   return std::make_shared<const BlockList>(std::move(blocks), bytes);
 }
 
-BlockList::BlockList(std::vector<Block> blocks, uint64_t bytes) : blocks_(std::move(blocks)), bytes_(bytes) {
+BlockList::BlockList(std::vector<ListedBlock> blocks, uint64_t bytes)
+    : blocks_(std::move(blocks)), bytes_(bytes) {
   equal_bytes_ = end_of(0);
   for (size_t i = 0; i < blocks_.size(); ++i) {
     uint64_t length = end_of(i) - blocks_[i].position;
@@ -157,17 +159,18 @@ BlockList::~BlockList() {
 
 BlockList::Run BlockList::run_at(uint64_t position) const {
   auto after = std::upper_bound(blocks_.begin(), blocks_.end(), position,
-                                [](uint64_t at, const Block& block) { return at < block.position; });
+                                [](uint64_t at, const ListedBlock& block) { return at < block.position; });
   auto block = static_cast<size_t>(after - blocks_.begin()) - 1;
   uint64_t inside = position - blocks_[block].position;
   return {blocks_[block].offset + static_cast<int64_t>(inside), end_of(block) - position};
 }
 
 bool BlockList::operator==(const BlockList& other) const {
-  return bytes_ == other.bytes_ && std::equal(blocks_.begin(), blocks_.end(), other.blocks_.begin(),
-                                              other.blocks_.end(), [](const Block& a, const Block& b) {
-                                                return a.offset == b.offset && a.position == b.position;
-                                              });
+  return bytes_ == other.bytes_ &&
+         std::equal(blocks_.begin(), blocks_.end(), other.blocks_.begin(), other.blocks_.end(),
+                    [](const ListedBlock& a, const ListedBlock& b) {
+                      return a.offset == b.offset && a.position == b.position;
+                    });
 }
 
 Attempt BlockList::table_on(int device, kernels::BlockTable* table) const {
@@ -187,7 +190,7 @@ Attempt BlockList::upload(int device, Table* table) const {
   // About as many buckets as blocks: a bucket then holds one or two.
   unsigned shift = static_cast<unsigned>(std::bit_width(std::max<uint64_t>(bytes_ / count, 1)) - 1);
   size_t buckets = equal_bytes_ ? 0 : static_cast<size_t>((bytes_ - 1) >> shift) + 2;
-  size_t block_bytes = count * (equal_bytes_ ? sizeof(int64_t) : sizeof(Block));
+  size_t block_bytes = count * (equal_bytes_ ? sizeof(int64_t) : sizeof(ListedBlock));
   size_t bytes = block_bytes + buckets * sizeof(uint32_t);
   TableMemory memory;
   if (const Attempt taken = take(device, bytes, &memory); taken != Attempt::made) return taken;

@@ -22,7 +22,7 @@ namespace fairlead::packing {
 // Memory of a table, in the form that block_list.cpp explains.
 struct TableMemory {
   void* address = nullptr;
-  int place = 0;
+  int location = 0;
   size_t bytes = 0;
   device::Context context;
 };
@@ -31,7 +31,7 @@ class BlockList {
  public:
   // Null if there are more than `most` blocks.
   static std::shared_ptr<const BlockList> make(const Tree& tree, size_t most = blocks_at_most);
-  explicit BlockList(std::vector<kernels::Block> blocks, uint64_t bytes);
+  explicit BlockList(std::vector<kernels::ListedBlock> blocks, uint64_t bytes);
   ~BlockList();
   BlockList(const BlockList&) = delete;
   BlockList& operator=(const BlockList&) = delete;
@@ -59,7 +59,7 @@ class BlockList {
   };
   Attempt upload(int device, Table* table) const;
 
-  std::vector<kernels::Block> blocks_;
+  std::vector<kernels::ListedBlock> blocks_;
   uint64_t bytes_;
   uint64_t equal_bytes_ = 0;  // length of each block if all are equal, else 0
   uint64_t bits_ = 0;

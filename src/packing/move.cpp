@@ -8,8 +8,8 @@
 
 #include "base/options.h"
 #include "device/classify.h"
+#include "device/copies/small_copy.h"
 #include "device/pinned_buffer.h"
-#include "device/small_copy.h"
 
 namespace fairlead::packing {
 
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t pinned_piece = uint64_t{2} << 20;
 
-void* place(const View& view, uint64_t at) {
+void* address_at(const View& view, uint64_t at) {
   return static_cast<char*>(view.address()) + at;
 }
 
@@ -39,26 +39,29 @@ Error through_pinned(uint64_t bytes, const Start& start, const End& end) {
     uint64_t at = 0, bytes = 0;
   };
   uint64_t piece = std::min(bytes, pinned_piece);
-  std::deque<PipelineBuffer> lanes;
+  std::deque<PipelineBuffer> piece_buffers;
   for (uint64_t k = 0; k < std::min<uint64_t>(2, (bytes + piece - 1) / piece); ++k)
-    if (!lanes.emplace_back(piece).buffer.pinned()) return Error::not_supported;
-  auto finish = [&](PipelineBuffer& lane) {
-    Error error = lane.move.wait();
-    if (error == Error::none && lane.bytes) end(lane.buffer.data(), lane.at, lane.bytes);
-    lane.bytes = 0;
+    if (!piece_buffers.emplace_back(piece).buffer.pinned()) return Error::not_supported;
+  auto finish = [&](PipelineBuffer& piece_buffer) {
+    Error error = piece_buffer.move.wait();
+    if (error == Error::none && piece_buffer.bytes)
+      end(piece_buffer.buffer.data(), piece_buffer.at, piece_buffer.bytes);
+    piece_buffer.bytes = 0;
     return error;
   };
   size_t next = 0;
-  for (uint64_t at = 0; at < bytes; at += piece, next = (next + 1) % lanes.size()) {
-    PipelineBuffer& lane = lanes[next];
-    if (Error error = finish(lane); error != Error::none) return error;
-    lane.at = at;
-    lane.bytes = std::min(piece, bytes - at);
-    if (Error error = start(lane.move, lane.buffer.data(), at, lane.bytes); error != Error::none)
+  for (uint64_t at = 0; at < bytes; at += piece, next = (next + 1) % piece_buffers.size()) {
+    PipelineBuffer& piece_buffer = piece_buffers[next];
+    if (Error error = finish(piece_buffer); error != Error::none) return error;
+    piece_buffer.at = at;
+    piece_buffer.bytes = std::min(piece, bytes - at);
+    if (Error error = start(piece_buffer.move, piece_buffer.buffer.data(), at, piece_buffer.bytes);
+        error != Error::none)
       return error;
   }
-  for (size_t k = 0; k < lanes.size(); ++k)
-    if (Error error = finish(lanes[(next + k) % lanes.size()]); error != Error::none) return error;
+  for (size_t k = 0; k < piece_buffers.size(); ++k)
+    if (Error error = finish(piece_buffers[(next + k) % piece_buffers.size()]); error != Error::none)
+      return error;
   return Error::none;
 }
 
@@ -141,9 +144,9 @@ bool Move::possible(int device) {
 Error Move::start(int device, const View& to, uint64_t to_at, const View& from, uint64_t from_at,
                   uint64_t bytes) {
   if (to.contiguous() && from.contiguous())
-    return copy_.start(device, place(to, to_at), place(from, from_at), bytes);
-  if (in_ordinary_memory(to)) return copy_out(device, place(to, to_at), from, from_at, bytes);
-  if (in_ordinary_memory(from)) return copy_in(device, to, to_at, place(from, from_at), bytes);
+    return copy_.start(device, address_at(to, to_at), address_at(from, from_at), bytes);
+  if (in_ordinary_memory(to)) return copy_out(device, address_at(to, to_at), from, from_at, bytes);
+  if (in_ordinary_memory(from)) return copy_in(device, to, to_at, address_at(from, from_at), bytes);
   if (options().datatype == "copy")
     if (Rectangle both = rectangle_of(to, to_at, from, from_at, bytes); both.rows > 0)
       return copy_.start_rows(device, at_offset(to, both.to.offset), both.to.pitch,
@@ -177,7 +180,7 @@ Error Move::enqueue(int device, const View& to, const View& from, uint64_t bytes
 }
 
 Error Move::launch() {
-  kernels::Side to, from;
+  kernels::LaidOutBuffer to, from;
   Attempt attempt = to_.side_on(device_, &to);
   if (attempt == Attempt::made) attempt = from_.side_on(device_, &from);
   lacks_table_ = attempt != Attempt::made;
@@ -213,7 +216,7 @@ Error move_now(int device, const View& to, uint64_t to_at, const View& from, uin
 }
 
 Error copy_out(int device, void* to, const View& from, uint64_t from_at, uint64_t bytes) {
-  if (from.contiguous()) return device::copy_to_host(device, to, place(from, from_at), bytes);
+  if (from.contiguous()) return device::copy_to_host(device, to, address_at(from, from_at), bytes);
   auto pack = [&](Move& move, void* pinned, uint64_t at, uint64_t length) {
     return move.start(device, View(pinned, length), 0, from, from_at + at, length);
   };
@@ -226,7 +229,7 @@ Error copy_out(int device, void* to, const View& from, uint64_t from_at, uint64_
 }
 
 Error copy_in(int device, const View& to, uint64_t to_at, const void* from, uint64_t bytes) {
-  if (to.contiguous()) return device::copy_now(device, place(to, to_at), from, bytes);
+  if (to.contiguous()) return device::copy_now(device, address_at(to, to_at), from, bytes);
   auto unpack = [&](Move& move, void* pinned, uint64_t at, uint64_t length) {
     std::memcpy(pinned, static_cast<const char*>(from) + at, length);
     return move.start(device, to, to_at + at, View(pinned, length), 0, length);

@@ -8,9 +8,9 @@
 
 #include <algorithm>
 
-#include "base/host_buffer.h"
+#include "base/memory/host_buffer.h"
 #include "base/shortage.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
 #include "kernels/kernel_run.h"
 #include "packing/plan.h"
 

@@ -5,19 +5,19 @@
 #include <algorithm>
 #include <cstring>
 
-#include "device/copy.h"
+#include "device/copies/copy.h"
 
 namespace fairlead::packing {
 namespace {
 
 using device::Error;
-using kernels::Shape;
+using kernels::StridedShape;
 
 // One level is reserved for the count of a message.
 constexpr unsigned levels_of_elements = kernels::max_levels - 1;
 
 // Repeats the layout that `shape` describes.
-void add_level(Shape* shape, bool dense_piece, uint64_t count, int64_t stride) {
+void add_level(StridedShape* shape, bool dense_piece, uint64_t count, int64_t stride) {
   if (count == 1) return;
   if (shape->level_count == 0) {
     if (dense_piece && stride == static_cast<int64_t>(shape->piece)) {
@@ -76,7 +76,7 @@ uint64_t View::copies() const {
   return pieces;
 }
 
-Attempt View::side_on(int device, kernels::Side* side) const {
+Attempt View::side_on(int device, kernels::LaidOutBuffer* side) const {
   side->address = address_;
   side->shape = shape_;
   return list_ ? list_->table_on(device, &side->table) : Attempt::made;
@@ -102,7 +102,7 @@ std::shared_ptr<const Plan> Plan::make(const Tree& element, int64_t extent, size
 }
 
 View Plan::view(void* address, uint64_t count) const {
-  Shape shape = shape_;
+  StridedShape shape = shape_;
   add_level(&shape, !list_, count, extent_);
   // Not by pointer arithmetic: in a layout of absolute addresses, first() is such an address.
   auto first = reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(element_.first());

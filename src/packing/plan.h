@@ -20,11 +20,11 @@ class View {
   View() = default;
   // A buffer without gaps.
   View(void* address, uint64_t bytes) : address_(address) { shape_.piece = bytes; }
-  View(void* address, const kernels::Shape& shape, std::shared_ptr<const BlockList> list = nullptr)
+  View(void* address, const kernels::StridedShape& shape, std::shared_ptr<const BlockList> list = nullptr)
       : address_(address), shape_(shape), list_(std::move(list)) {}
 
   void* address() const { return address_; }  // of the first byte in transfer order
-  const kernels::Shape& shape() const { return shape_; }
+  const kernels::StridedShape& shape() const { return shape_; }
   const BlockList* list() const { return list_.get(); }
   bool contiguous() const { return shape_.contiguous() && !list_; }
   // Does the shape alone describe the layout?
@@ -55,11 +55,11 @@ class View {
   // The number of such groups of blocks in the buffer.
   uint64_t copies() const;
   // Describes the buffer for a kernel on this device.
-  Attempt side_on(int device, kernels::Side* side) const;
+  Attempt side_on(int device, kernels::LaidOutBuffer* side) const;
 
  private:
   void* address_ = nullptr;
-  kernels::Shape shape_;
+  kernels::StridedShape shape_;
   std::shared_ptr<const BlockList> list_;
 };
 
@@ -83,7 +83,7 @@ class Plan {
   Tree element_;
   int64_t extent_ = 0;
   bool dense_ = false;
-  kernels::Shape shape_;  // of one element
+  kernels::StridedShape shape_;  // of one element
   std::shared_ptr<const BlockList> list_;
 };
 

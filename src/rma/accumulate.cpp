@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "device/buffer_pool.h"
+#include "device/copies/small_copy.h"
 #include "device/pinned_buffer.h"
-#include "device/small_copy.h"
 
 namespace fairlead::rma {
 

@@ -2,8 +2,8 @@
 
 #include "rma/transfer.h"
 
-#include "device/small_copy.h"
-#include "device/submit_copies.h"
+#include "device/copies/small_copy.h"
+#include "device/copies/submit_copies.h"
 
 namespace fairlead::rma {
 

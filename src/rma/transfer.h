@@ -9,7 +9,7 @@
 
 #include <sched.h>
 
-#include "base/host_buffer.h"
+#include "base/memory/host_buffer.h"
 #include "packing/move.h"
 
 namespace fairlead::rma {

@@ -8,12 +8,12 @@
 
 namespace fairlead::rma {
 
-using kernels::Block;
+using kernels::ListedBlock;
 
 // A request carries only those blocks of an irregular layout that the range covers.
 Message make_request(const Header& header, const packing::View& layout, uint64_t at, uint64_t bytes,
                      uint64_t payload) {
-  std::vector<Block> blocks;
+  std::vector<ListedBlock> blocks;
   if (!layout.regular()) {
     for (uint64_t position = 0; position < bytes;) {
       packing::View::Run run = layout.run_at(at + position);
@@ -21,7 +21,7 @@ Message make_request(const Header& header, const packing::View& layout, uint64_t
       position += run.bytes;
     }
   }
-  Message message(sizeof(Header) + blocks.size() * sizeof(Block) + payload);
+  Message message(sizeof(Header) + blocks.size() * sizeof(ListedBlock) + payload);
   if (!message.memory.data()) return message;
   Header& made = *new (message.memory.data()) Header(header);
   made.at = layout.regular() ? at : 0;
@@ -30,9 +30,9 @@ Message make_request(const Header& header, const packing::View& layout, uint64_t
   if (layout.regular()) {
     made.shape = layout.shape();
   } else {
-    // Block offsets are relative to the first block.
+    // ListedBlock offsets are relative to the first block.
     made.first += blocks.front().offset;
-    for (Block& block : blocks) block.offset -= made.first - header.first;
+    for (ListedBlock& block : blocks) block.offset -= made.first - header.first;
     std::copy(blocks.begin(), blocks.end(), message.blocks());
   }
   return message;
@@ -41,7 +41,7 @@ Message make_request(const Header& header, const packing::View& layout, uint64_t
 namespace {
 
 // Checks the blocks of an irregular layout: they are consecutive in the range and stay within [low, high).
-bool are_sound(const Block* blocks, const Header& header) {
+bool are_sound(const ListedBlock* blocks, const Header& header) {
   for (uint32_t i = 0; i < header.blocks; ++i) {
     const uint64_t end = i + 1 < header.blocks ? blocks[i + 1].position : header.bytes;
     int64_t first;
@@ -74,7 +74,7 @@ bool is_sound(const Message& message) {
   const Header& header = message.header();
   if (header.kind > Request::answer) return false;
   if (header.kind >= Request::lock) return true;
-  const uint64_t behind = message.size - sizeof(Header), list = header.blocks * sizeof(Block);
+  const uint64_t behind = message.size - sizeof(Header), list = header.blocks * sizeof(ListedBlock);
   if (header.bytes > INT64_MAX / 2 || list > behind || payload_of(header) > behind - list) return false;
   if (header.blocks > 0) return header.at == 0 && are_sound(message.blocks(), header);
   const auto extent = kernels::extent_of(header.shape);
@@ -87,8 +87,8 @@ packing::View layout_at(char* window, const Message& message) {
   void* address =
       reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(window) + static_cast<uintptr_t>(header.first));
   if (header.blocks == 0) return {address, header.shape};
-  std::vector<Block> blocks(message.blocks(), message.blocks() + header.blocks);
-  kernels::Shape shape;
+  std::vector<ListedBlock> blocks(message.blocks(), message.blocks() + header.blocks);
+  kernels::StridedShape shape;
   shape.piece = header.bytes;
   return {address, shape, std::make_shared<packing::BlockList>(std::move(blocks), header.bytes)};
 }

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "base/host_buffer.h"
+#include "base/memory/host_buffer.h"
 #include "packing/plan.h"
 
 namespace fairlead::rma {
@@ -24,7 +24,7 @@ struct Header {
   // Where the layout begins, and the bytes that it touches, relative to the beginning of the target's window.
   int64_t first = 0, low = 0, high = 0;
   uint64_t at = 0;  // where the range begins in the layout
-  kernels::Shape shape{};
+  kernels::StridedShape shape{};
   uint32_t blocks = 0;       // how many follow, for a layout without a shape
   int32_t op = 0, type = 0;  // Fortran handles
   uint32_t exclusive = 0;    // in lock and unlock requests
@@ -35,9 +35,11 @@ struct Message {
   Message() = default;
   explicit Message(size_t size) : memory(size), size(size) {}
   Header& header() const { return *reinterpret_cast<Header*>(memory.data()); }
-  kernels::Block* blocks() const { return reinterpret_cast<kernels::Block*>(memory.data() + sizeof(Header)); }
+  kernels::ListedBlock* blocks() const {
+    return reinterpret_cast<kernels::ListedBlock*>(memory.data() + sizeof(Header));
+  }
   unsigned char* payload() const {
-    return memory.data() + sizeof(Header) + header().blocks * sizeof(kernels::Block);
+    return memory.data() + sizeof(Header) + header().blocks * sizeof(kernels::ListedBlock);
   }
 
   // Only for a message that is_sound() accepts.

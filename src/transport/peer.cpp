@@ -20,7 +20,7 @@
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "device/context.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
 
 namespace fairlead::transport {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "device/classify.h"
-#include "device/submit_copies.h"
+#include "device/copies/submit_copies.h"
 
 namespace fairlead::transport {
 namespace {

@@ -32,8 +32,8 @@
 #include <thread>
 #include <vector>
 
+#include "device/copies/submit_copies.h"
 #include "device/runtime.h"
-#include "device/submit_copies.h"
 #include "kernels/reduce.h"
 
 using namespace fairlead::device;

@@ -41,7 +41,7 @@ LONG_FILES = {
     "src/mpi/p2p/receive_operation.cpp": 620,
     "tests/hardware/device_streams_test.cpp": 762,
     "tests/hardware/kernels_test.cpp": 616,
-    "tests/ranks/sim_nccl.cpp": 628,
+    "tests/ranks/tools/sim_nccl.cpp": 628,
     "tests/tools/doctor_test.py": 702,
 }
 

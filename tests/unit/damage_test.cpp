@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "device/classify.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
 #include "node/node.h"
 #include "p2p/get.h"
 #include "p2p/posted_buffer.h"
 #include "p2p/rendezvous_send.h"
-#include "sim_fixture.h"
+#include "sim/sim_fixture.h"
 #include "transport/arena.h"
 
 namespace fairlead::p2p {

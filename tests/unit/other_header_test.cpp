@@ -14,4 +14,4 @@ extern "C" int MPI_Request_get_status_some(int incount, MPI_Request requests[], 
                                            MPI_Status statuses[]);
 #endif
 
-#include "mpi/core/request_get_status.cpp"
+#include "mpi/core/requests/request_get_status.cpp"

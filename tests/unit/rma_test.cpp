@@ -194,14 +194,15 @@ TEST(Requests, that_are_damaged_are_found_whatever_they_say) {
       header.shape.piece = number();
       header.shape.level_count = static_cast<uint32_t>(number() % 9);
       for (kernels::Level& level : header.shape.levels) level = {number(), static_cast<int64_t>(number())};
-      const uint64_t room = (message.size - sizeof(rma::Header)) / sizeof(kernels::Block);
+      const uint64_t room = (message.size - sizeof(rma::Header)) / sizeof(kernels::ListedBlock);
       for (uint64_t block = 0; block < std::min<uint64_t>(header.blocks, room); ++block)
         message.blocks()[block] = {static_cast<int64_t>(number()), block * 8};
     }
     if (!rma::is_sound(message)) continue;
     ++sound;
     const rma::Header& header = message.header();
-    ASSERT_LE(sizeof(rma::Header) + header.blocks * sizeof(kernels::Block), message.size) << "seed " << seed;
+    ASSERT_LE(sizeof(rma::Header) + header.blocks * sizeof(kernels::ListedBlock), message.size)
+        << "seed " << seed;
     const packing::View view = rma::layout_at(nullptr, message);
     // Pieces may lie on each other, and be more than can be counted.
     for (uint64_t done = 0, runs = 0; done < header.bytes && runs < 100; ++runs) {

@@ -74,7 +74,7 @@ TEST(Offers, reach_no_byte_outside_the_memory_they_name) {
   Numbers numbers;
   int sound = 0;
   for (int i = 0; i < 200'000; ++i) {
-    kernels::Shape shape;
+    kernels::StridedShape shape;
     shape.piece = numbers.next();
     shape.level_count = static_cast<uint32_t>(numbers.next() % 9);
     for (kernels::Level& level : shape.levels)

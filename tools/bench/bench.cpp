@@ -124,7 +124,7 @@ void take_gpus(const BenchArguments& arguments) {
 constexpr int (*runs[])(const BenchArguments&) = {
 #define FAIRLEAD_IN_RANKS(...) nullptr,
 #define FAIRLEAD_ALONE(id, name, ranks, run, ...) run,
-#include "bench/benchmarks.def"
+#include "bench/options/benchmarks.def"
 };
 
 // The MPI of the launcher; of a scheduler's the first that finds its other ranks here.

@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "bench/arguments.h"
+#include "bench/options/arguments.h"
 #include "run/run.h"
 
 namespace fairlead::tools {
@@ -18,7 +18,7 @@ std::string bench_manual();  // fairlead-bench(1)
 Words bench_for_ranks(const Words& program, RunArguments& run);
 
 #define FAIRLEAD_ALONE(id, name, ranks, run, ...) int run(const BenchArguments& arguments);
-#include "bench/benchmarks.def"
+#include "bench/options/benchmarks.def"
 
 // `fairlead matrix`, a benchmark that is a command of its own.
 int matrix_command(const Words& words);

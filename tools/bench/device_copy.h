@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "bench/arguments.h"
+#include "bench/options/arguments.h"
 #include "bench/report.h"
 #include "bench/timing.h"
 #include "device/runtime.h"

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "bench/arguments.h"
 #include "bench/distribution.h"
+#include "bench/options/arguments.h"
 
 namespace fairlead::tools {
 

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "bench/arguments.h"
 #include "bench/distribution.h"
 #include "bench/noise.h"
+#include "bench/options/arguments.h"
 
 namespace fairlead::tools {
 

@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/arguments.h"
 #include "bench/distribution.h"
+#include "bench/options/arguments.h"
 
 namespace fairlead::tools {
 

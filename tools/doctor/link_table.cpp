@@ -27,7 +27,7 @@ bool is_gpu_label(const std::string& word) {
   return word.size() == 12 && word[4] == ':' && word[7] == ':' && word[10] == '.';
 }
 
-const char* in_words(const std::string& cell) {
+const char* description(const std::string& cell) {
   if (cell == "PIX" || cell == "PXB") return "PCIe, by a switch";
   if (cell == "PHB") return "PCIe, by the host bridge";
   if (cell == "NODE") return "PCIe, between host bridges of a NUMA node";
@@ -122,7 +122,7 @@ std::string link_in_words(const std::string& cell) {
     return fmt::format("xGMI ({} link{})", cell.substr(4), cell == "XGMI1" ? "" : "s");
   if (is_hops(cell)) return fmt::format("xGMI, by {} hops", std::atoi(cell.c_str()));
   if (cell == "PKG") return "their package";
-  std::string words = in_words(cell);
+  std::string words = description(cell);
   return words.empty() ? cell : fmt::format("{} ({})", words, cell);
 }
 

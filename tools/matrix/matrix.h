@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/arguments.h"
+#include "bench/options/arguments.h"
 #include "bench/report.h"
 #include "matrix/placement.h"
 #include "run/topology.h"

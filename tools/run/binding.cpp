@@ -199,7 +199,7 @@ void hide_all_but(const GpuPlace& gpu, const Topology& topology) {
   if (!variable.empty()) setenv(variable.c_str(), entry.c_str(), 1);
 }
 
-std::string in_words(const Topology& topology, const GpuPlace& gpu) {
+std::string description(const Topology& topology, const GpuPlace& gpu) {
   std::string words = fmt::format("GPU {} {} NUMA {}", gpu.ordinal, gpu.pci, topology.numa_of(gpu.near));
   if (gpu.pcie_gb_s > 0) words += fmt::format(" {:.0f} GB/s", gpu.pcie_gb_s);
   return words;
@@ -213,7 +213,7 @@ void print(const Topology& topology, const Job& job, bool is_rank, const Cpus& c
   std::fprintf(stderr, "%s\n",
                fmt::format("{} {} {} local {} cores {} NUMA {} {}", is_rank ? "rank" : "task", job.rank,
                            host_name(), job.local_rank, to_text(cores), topology.numa_of(cores),
-                           gpu ? in_words(topology, *gpu) : all_gpus(topology.gpus.size()))
+                           gpu ? description(topology, *gpu) : all_gpus(topology.gpus.size()))
                    .c_str());
 }
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "base/memory_kinds.h"
+#include "base/memory/memory_kinds.h"
 #include "common/command_line.h"
 
 namespace fairlead::tools {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Work of the simulated GPU, and the capture of streams into a graph. A captured stream executes nothing: its
-// work becomes nodes. Each stream of a capture is a lane; the first lane is the stream that began. A node
-// follows its predecessor in its lane, and the nodes of other lanes whose events the lane has waited for.
+// work becomes nodes. Each stream of a capture is a branch; the first branch is the stream that began. A node
+// follows its predecessor in its branch, and the nodes of other branches whose events the branch has waited
+// for.
 
 #pragma once
 
@@ -27,7 +28,7 @@ class WorkQueue;
 
 struct Node {
   Work work;
-  size_t lane;
+  size_t branch;
   std::vector<size_t> after;  // indices of earlier nodes
 };
 
@@ -58,7 +59,7 @@ struct CaptureSequence {
   bool invalid = false, ended = false;
   std::vector<Node> nodes;
   KeptObjects kept;
-  std::vector<std::weak_ptr<WorkQueue>> lanes;
+  std::vector<std::weak_ptr<WorkQueue>> branches;
 
   // Returns whether all nodes precede one of these.
   bool all_precede(const std::vector<size_t>& last) const {

@@ -8,23 +8,23 @@
 
 namespace fairlead::device::sim {
 
-CapturedGraph::CapturedGraph(int device, std::vector<Node> nodes, KeptObjects kept, size_t lanes)
+CapturedGraph::CapturedGraph(int device, std::vector<Node> nodes, KeptObjects kept, size_t branches)
     : device(device), nodes_(std::move(nodes)), kept_(std::make_shared<const KeptObjects>(std::move(kept))) {
   try {
-    while (other_lanes_.size() + 1 < lanes) {
+    while (other_branches_.size() + 1 < branches) {
       auto queue = std::make_shared<WorkQueue>(device, StreamKind::library);
       queue->start();
-      other_lanes_.push_back(std::move(queue));
+      other_branches_.push_back(std::move(queue));
     }
   } catch (...) {
-    for (const QueueRef& queue : other_lanes_) queue->close();
+    for (const QueueRef& queue : other_branches_) queue->close();
     throw;
   }
 }
 
 // What was submitted completes.
 CapturedGraph::~CapturedGraph() {
-  for (const QueueRef& queue : other_lanes_) queue->close();
+  for (const QueueRef& queue : other_branches_) queue->close();
 }
 
 Error CapturedGraph::launch(const QueueRef& queue) {
@@ -33,20 +33,20 @@ Error CapturedGraph::launch(const QueueRef& queue) {
   std::lock_guard lock(mutex_);
   if (last_) queue->wait_for(last_);
   const MomentRef start = queue->mark();
-  for (const QueueRef& lane : other_lanes_) lane->wait_for(start);
+  for (const QueueRef& branch : other_branches_) branch->wait_for(start);
   std::vector<MomentRef> done;
   for (const Node& node : nodes_) {
-    const QueueRef& lane = node.lane == 0 ? queue : other_lanes_[node.lane - 1];
+    const QueueRef& branch = node.branch == 0 ? queue : other_branches_[node.branch - 1];
     for (size_t earlier : node.after)
-      if (nodes_[earlier].lane != node.lane) lane->wait_for(done[earlier]);
-    lane->submit(node.work);
-    done.push_back(lane->mark());
+      if (nodes_[earlier].branch != node.branch) branch->wait_for(done[earlier]);
+    branch->submit(node.work);
+    done.push_back(branch->mark());
   }
-  for (const QueueRef& lane : other_lanes_) {
-    const MomentRef end = lane->mark();
+  for (const QueueRef& branch : other_branches_) {
+    const MomentRef end = branch->mark();
     queue->wait_for(end);
-    queue->submit([lane, end] {  // the launch fails on the stream that it was submitted to
-      if (end->failure) lane->reported(end->failure);
+    queue->submit([branch, end] {  // the launch fails on the stream that it was submitted to
+      if (end->failure) branch->reported(end->failure);
       return end->failure;
     });
   }

@@ -20,7 +20,7 @@
 #include <string>
 #include <type_traits>
 
-#include "base/memory_file.h"
+#include "base/memory/memory_file.h"
 #include "base/options.h"
 #include "device/sim/error.h"
 #include "device/sim/memory.h"

@@ -131,8 +131,8 @@ Error WorkQueue::wait_for(const MomentRef& moment) {
     return fail(Error::failed, "the event was recorded in a capture that has ended or is invalid");
   if (!capture_) {
     capture_ = theirs;
-    lane_ = theirs->lanes.size();
-    theirs->lanes.push_back(weak_from_this());
+    lane_ = theirs->branches.size();
+    theirs->branches.push_back(weak_from_this());
   }
   last_nodes_.insert(last_nodes_.end(), moment->nodes.begin(), moment->nodes.end());
   return Error::none;
@@ -151,7 +151,7 @@ Error WorkQueue::begin_capture(CaptureMode mode) {
   std::lock_guard lock(mutex_);
   if (capture_) return fail(Error::failed, "the stream is being captured already");
   capture_ = std::make_shared<CaptureSequence>(++captures, mode);
-  capture_->lanes.push_back(weak_from_this());
+  capture_->branches.push_back(weak_from_this());
   lane_ = 0;
   return Error::none;
 }
@@ -169,7 +169,7 @@ Error WorkQueue::keep_with_graph(std::shared_ptr<const void> object) {
   return Error::none;
 }
 
-Error WorkQueue::end_capture(std::vector<Node>* nodes, KeptObjects* kept, size_t* lanes) {
+Error WorkQueue::end_capture(std::vector<Node>* nodes, KeptObjects* kept, size_t* branches) {
   CaptureRef ended;
   std::vector<size_t> last;
   {
@@ -186,10 +186,10 @@ Error WorkQueue::end_capture(std::vector<Node>* nodes, KeptObjects* kept, size_t
     ended->end();
     valid = !ended->invalid;
     joined = valid && ended->all_precede(last);
-    streams = ended->lanes;
+    streams = ended->branches;
     *kept = std::move(ended->kept);
     if (joined) *nodes = std::move(ended->nodes);
-    *lanes = streams.size();
+    *branches = streams.size();
   }
   for (auto& stream : streams)
     if (QueueRef queue = stream.lock()) queue->leave_capture();

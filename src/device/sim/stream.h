@@ -58,8 +58,8 @@ class WorkQueue : public std::enable_shared_from_this<WorkQueue> {
   Capture capture();
   Error begin_capture(CaptureMode mode);
   Error keep_with_graph(std::shared_ptr<const void> object);
-  // Hands over what was captured; the first lane is this stream.
-  Error end_capture(std::vector<Node>* nodes, KeptObjects* kept, size_t* lanes);
+  // Hands over what was captured; the first branch is this stream.
+  Error end_capture(std::vector<Node>* nodes, KeptObjects* kept, size_t* branches);
   bool invalidate();                        // returns whether the stream is being captured
   bool captured_against(CaptureMode mode);  // does a call of a thread in this mode conflict with the capture?
 

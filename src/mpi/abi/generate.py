@@ -542,7 +542,7 @@ def fortran_entry(form):
             body.append("Integer own_info = Info::to(with_memory_kinds(Info::from(info)));")
             host = host.replace("(info,", "(&own_info,")
         if after:
-            body += ["Error error(ierror);", host.replace("ierror", "error.place()")]
+            body += ["Error error(ierror);", host.replace("ierror", "error.argument()")]
             body += [f"if (error.none()) {statement}" for statement in after]
         else:
             body.append(host)

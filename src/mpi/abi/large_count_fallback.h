@@ -48,20 +48,20 @@ class FallbackElements {
 template <class Narrow, class Wide>
 class FallbackOutput {
  public:
-  explicit FallbackOutput(Wide* place) : place_(place), value_(static_cast<Narrow>(*place)) {}
-  ~FallbackOutput() { *place_ = value_; }
+  explicit FallbackOutput(Wide* output) : output_(output), value_(static_cast<Narrow>(*output)) {}
+  ~FallbackOutput() { *output_ = value_; }
   FallbackOutput(const FallbackOutput&) = delete;
   FallbackOutput& operator=(const FallbackOutput&) = delete;
   operator Narrow*() { return &value_; }
 
  private:
-  Wide* place_;
+  Wide* output_;
   Narrow value_;
 };
 
 template <class Narrow, class Wide>
-FallbackOutput<Narrow, Wide> fallback_output(Wide* place) {
-  return FallbackOutput<Narrow, Wide>(place);
+FallbackOutput<Narrow, Wide> fallback_output(Wide* output) {
+  return FallbackOutput<Narrow, Wide>(output);
 }
 
 // An array of `many` counts or displacements.

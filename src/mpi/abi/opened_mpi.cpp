@@ -22,7 +22,7 @@ namespace {
 bool bind_weak_symbols() {
   return LoadedObject(reinterpret_cast<void*>(&bind_weak_symbols))
       .for_each_import(LoadedObject::Access::write, [](const ImportedSymbol& symbol) {
-        if (symbol.weak && *symbol.place == nullptr) *symbol.place = dlsym(RTLD_DEFAULT, symbol.name);
+        if (symbol.weak && *symbol.slot == nullptr) *symbol.slot = dlsym(RTLD_DEFAULT, symbol.name);
       });
 }
 

@@ -88,7 +88,7 @@ bool redirect(const LoadedObject& object, bool is_tool) {
                          ? reinterpret_cast<void*>(&dlsym_of_tool)
                          : in_place_of(symbol.name);
     if (!function) return;
-    *symbol.place = function;
+    *symbol.slot = function;
     redirected = true;
   });
   return readable && redirected;
@@ -232,7 +232,7 @@ void keep_calls_of_host_inside() {
     const std::string profiling_name = std::string("P").append(symbol.name);
     if (!in_place_of(profiling_name.c_str())) return;
     void* function = function_of_host(profiling_name.c_str());
-    if (host.contains(function)) *symbol.place = function;
+    if (host.contains(function)) *symbol.slot = function;
   });
 }
 

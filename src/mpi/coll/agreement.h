@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "base/memory_kinds.h"
+#include "base/memory/memory_kinds.h"
 #include "coll/memory_agreement.h"
 #include "mpi/abi/host_mpi.h"
 

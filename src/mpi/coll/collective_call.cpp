@@ -66,7 +66,8 @@ class Describer {
         (call_.sendbuf != call_.recvbuf || !call_.sendcounts.same_as(call_.recvcounts) ||
          call_.sendtypes != call_.recvtypes))
       return false;
-    const Block sent = call_.sent().block(position_.rank), received = call_.received().block(position_.rank);
+    const CollectiveBlock sent = call_.sent().block(position_.rank),
+                          received = call_.received().block(position_.rank);
     return at_offset(call_.sendbuf, sent.offset) == at_offset(call_.recvbuf, received.offset) &&
            sent.count == received.count && sent.datatype == received.datatype &&
            packed_bytes(sent.count, sent.datatype) > 0;
@@ -97,7 +98,7 @@ class Describer {
   }
 
   const CollectiveCall& call_;
-  const Shape& shape_;
+  const CollectiveShape& shape_;
   const CommPosition& position_;
   const size_t peers_;
   Regions regions_;
@@ -105,7 +106,7 @@ class Describer {
 
 }  // namespace
 
-Block CallSide::block(int number) const {
+CollectiveBlock CallSide::block(int number) const {
   const auto index = static_cast<size_t>(number);
   if (blocks == Blocks::one) return {0, count, datatype};
   if (blocks == Blocks::typed) return {displacements[number], counts[number], datatypes[number], index};
@@ -115,7 +116,7 @@ Block CallSide::block(int number) const {
 }
 
 ArrayLengths array_lengths(const CollectiveCall& call, const CommPosition& position) {
-  const Shape& shape = call.shape();
+  const CollectiveShape& shape = call.shape();
   if (shape.reduces()) return {0, shape.has_arrays() ? static_cast<size_t>(position.size) : 0};
   const auto& [in, out] = position.neighbors;
   const bool near = shape.among_neighbors;
@@ -129,7 +130,7 @@ void Region::check(MPI_Count count, MPI_Datatype datatype) {
   if (error == MPI_SUCCESS) error = error_of_elements(count, datatype);
 }
 
-void Region::add(const Block& block) {
+void Region::add(const CollectiveBlock& block) {
   const MPI_Count count = block.count;
   const MPI_Datatype datatype = block.datatype;
   check(count, datatype);
@@ -150,7 +151,7 @@ int Region::device() const {
 }
 
 int Region::find_device() const {
-  for (const Block& block : blocks) {
+  for (const CollectiveBlock& block : blocks) {
     const void* at = first_data_byte(address, block.datatype, block.offset);
     if (device::is_device_memory(at, &found_)) return found_.memory.device;
   }
@@ -160,18 +161,18 @@ int Region::find_device() const {
 std::vector<MPI_Datatype> types_in(const Regions& regions) {
   std::vector<MPI_Datatype> types;
   for (const Region* region : {&regions.read, &regions.written}) {
-    for (const Block& block : region->blocks) types.push_back(block.datatype);
+    for (const CollectiveBlock& block : region->blocks) types.push_back(block.datatype);
     types.insert(types.end(), region->types_of_nothing.begin(), region->types_of_nothing.end());
   }
   return types;
 }
 
-std::string in_words(const Regions& regions) {
+std::string description(const Regions& regions) {
   std::string words = "a collective of " + bytes_in_words(regions.read.bytes + regions.written.bytes) +
                       " on this rank",
               beyond;
   for (const Region* region : {&regions.read, &regions.written})
-    for (const Block& block : region->blocks)
+    for (const CollectiveBlock& block : region->blocks)
       if (beyond.empty())
         beyond = overrun(static_cast<const char*>(region->address) + block.offset,
                          layout_of(block.count, block.datatype));

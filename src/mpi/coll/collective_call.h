@@ -43,7 +43,7 @@ class Numbers {
   const Wide* wide_ = nullptr;
 };
 
-struct Block {
+struct CollectiveBlock {
   MPI_Aint offset;  // from the buffer's address
   MPI_Count count;
   MPI_Datatype datatype;
@@ -62,7 +62,7 @@ struct CallSide {
 
   // The block of that rank or neighbour. Displacements count extents of the common datatype, or bytes where
   // each block has its own datatype. Without displacements, blocks of one count follow each other.
-  Block block(int index) const;
+  CollectiveBlock block(int index) const;
 };
 
 // A function with one count and datatype for both buffers has them on both sides, MPI_Bcast also its buffer,
@@ -90,7 +90,7 @@ struct CollectiveCall {
   uint64_t segments = 1;  // of a nonblocking call
   bool asks = false;      // a nonblocking call: the newest MemoryQuestion of its communicator
 
-  const Shape& shape() const { return shape_of(function); }
+  const CollectiveShape& shape() const { return shape_of(function); }
   bool reduces() const { return shape().reduces(); }
   bool among_neighbors() const { return shape().among_neighbors; }
   // All neighbours get the same block, rather than one block each.
@@ -111,14 +111,14 @@ struct CollectiveCall {
 // The part of a buffer of the call that this rank uses.
 struct Region {
   void* address = nullptr;
-  std::vector<Block> blocks;
+  std::vector<CollectiveBlock> blocks;
   MPI_Count bytes = 0;
   // The error class of the first invalid block.
   int error = MPI_SUCCESS;
   // The derived datatypes of blocks without bytes: the host MPI still looks at them.
   std::vector<MPI_Datatype> types_of_nothing;
 
-  void add(const Block& block);
+  void add(const CollectiveBlock& block);
   void check(MPI_Count count, MPI_Datatype datatype);
   bool on_device() const { return device() >= 0; }
   // The device of the first block that lies on a device; -1 if none does. Looked up only once.
@@ -160,7 +160,7 @@ struct Regions {
 std::vector<MPI_Datatype> types_in(const Regions& regions);
 
 // For error messages: "a collective of 4096 bytes on this rank".
-std::string in_words(const Regions& regions);
+std::string description(const Regions& regions);
 
 // This rank's position in a communicator.
 struct CommPosition {

@@ -63,7 +63,7 @@ std::optional<NcclCall> nccl_call_for(const CollectiveCall& program_call, const 
                                       int device) {
   if (!coll::nccl() || !program_call.shape().nccl) return std::nullopt;
   const CollectiveCall call = in_blocks(program_call, position);
-  const Shape& shape = call.shape();
+  const CollectiveShape& shape = call.shape();
   // NCCL's blocks have one length, and it cannot exchange them in place.
   if (shape.has_arrays() || (call.in_place() && !shape.reduces() && shape.sent == Blocks::each))
     return std::nullopt;

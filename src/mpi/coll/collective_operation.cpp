@@ -4,16 +4,16 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/statistics.h"
 #include "coll/choice.h"
 #include "coll/nccl_library.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/coll/algorithm_log.h"
 #include "mpi/coll/collective_work.h"
 #include "mpi/coll/host_call.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/progress_thread.h"
-#include "mpi/core/request.h"
-#include "mpi/core/stream_check.h"
+#include "mpi/core/requests/request.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 
@@ -97,7 +97,7 @@ void CollectiveOperation::advance_without_host() {
 }
 
 // A persistent collective needs its work again.
-coll::Work CollectiveOperation::take_work() {
+coll::CollectiveWork CollectiveOperation::take_work() {
   if (!blocking_) return work_;
   return std::move(work_);
 }
@@ -125,7 +125,7 @@ void CollectiveOperation::arrive() {
   }
   arrived_with_ = capability;
   slot->arrive(number_, capability);
-  if (capability == Capability::device && gpu_->left_to_one())
+  if (capability == Capability::device && gpu_->is_single_worker())
     std::atomic_thread_fence(std::memory_order_seq_cst);  // of two that arrive together, one sees the other
   else
     engine().node()->ring(state_->node_ranks());
@@ -186,7 +186,7 @@ void CollectiveOperation::run_by_nccl() {
   }
   if (progress == Progress::over) {
     count(Traffic::collective_nccl, regions_.bytes());
-    took(Traffic::collective_nccl);
+    set_path(Traffic::collective_nccl);
   }
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
@@ -208,7 +208,7 @@ void CollectiveOperation::run_on_gpu() {
   if (progress == Progress::waiting) return go_on_waiting();
   const Traffic path = gpu_->done_by_one() ? Traffic::collective_by_one : Traffic::collective_gpu;
   count(path, regions_.bytes());
-  took(path);
+  set_path(path);
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
 
@@ -246,7 +246,7 @@ void CollectiveOperation::poll_host() {
 
 void CollectiveOperation::end_in_host(int result) {
   if (result == MPI_SUCCESS) result = staged_.end(regions_);
-  took(Traffic::collective_staged);
+  set_path(Traffic::collective_staged);
   over(result);
 }
 
@@ -355,9 +355,9 @@ bool CollectiveOperation::quiesced() const {
 }
 
 // A collective of host memory alone does not count as a device message.
-void CollectiveOperation::took(Traffic path) {
+void CollectiveOperation::set_path(Traffic path) {
   if (!regions_.on_device()) return;
-  record_.took(path, regions_.bytes());
+  record_.set_path(path, regions_.bytes());
   if (logs_algorithms(state_->position())) log_path(path);
 }
 

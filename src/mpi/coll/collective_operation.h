@@ -41,10 +41,10 @@ class CollectiveOperation : public Operation {
   bool quiesced() const override;
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
-  std::string in_words() const override { return mpi::in_words(regions_); }
+  std::string description() const override { return mpi::description(regions_); }
 
  private:
-  coll::Work take_work();
+  coll::CollectiveWork take_work();
   bool needs_thread() const;
   bool left_to_others() const {
     return (step_ == Step::deciding || step_ == Step::on_gpu) && gpu_ && gpu_->left_to_others();
@@ -62,7 +62,7 @@ class CollectiveOperation : public Operation {
   int result_of_host(int result);
   void over(int error);
   bool leave_slot(Failures& failures);
-  void took(Traffic path);
+  void set_path(Traffic path);
   void log_path(Traffic path) const;
   void go_on_waiting();
   void lose();
@@ -76,7 +76,7 @@ class CollectiveOperation : public Operation {
   std::optional<KeptHandles> kept_;
   KeptArrays arrays_;
   coll::Capability capability_ = coll::Capability::host, arrived_with_ = coll::Capability::none;
-  coll::Work work_;
+  coll::CollectiveWork work_;
   bool has_work_ = false;
   uint64_t number_ = 0;
   bool cleared_ = false;

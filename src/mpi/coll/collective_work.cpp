@@ -17,9 +17,9 @@ namespace fairlead::mpi {
 namespace {
 
 using coll::Algorithm;
+using coll::CollectiveWork;
 using coll::Piece;
 using coll::Reduction;
-using coll::Work;
 
 // Slices of a reduction are whole cache lines, and large enough to be worth a kernel.
 constexpr uint64_t slice_grain = 512;
@@ -29,35 +29,36 @@ constexpr int ranks_of_blocks = 8;
 static_assert(ranks_of_blocks * ranks_of_blocks <= static_cast<int>(kernels::max_copies));
 
 bool contiguous(const Region& region) {
-  return std::all_of(region.blocks.begin(), region.blocks.end(),
-                     [](const Block& block) { return layout_of(block.count, block.datatype).contiguous; });
+  return std::all_of(region.blocks.begin(), region.blocks.end(), [](const CollectiveBlock& block) {
+    return layout_of(block.count, block.datatype).contiguous;
+  });
 }
 
-struct Place {
+struct Location {
   int device;     // holds all bytes; -1 if there are none, -2 if some lie elsewhere
   bool ordinary;  // as device::Allocation says, all of them
 };
 
 // Uses at_offset() rather than pointer arithmetic, because the address of a layout of absolute addresses is
 // null.
-Place place_of(const Region& region, bool contiguous) {
+Location place_of(const Region& region, bool contiguous) {
   if (contiguous && region.blocks.size() == 1)
     return {region.on_device() ? region.device() : -2, region.found().memory.ordinary};
-  Place place{-1, true};
-  for (const Block& block : region.blocks) {
+  Location location{-1, true};
+  for (const CollectiveBlock& block : region.blocks) {
     MPI_Aint first = contiguous ? 0 : static_cast<MPI_Aint>(layout_of(block.count, block.datatype).first);
     device::Allocation allocation = device::classify(at_offset(region.address, block.offset + first));
     if (allocation.kind != device::MemoryKind::device ||
-        (place.device >= 0 && place.device != allocation.device))
+        (location.device >= 0 && location.device != allocation.device))
       return {-2, false};
-    place.device = allocation.device;
-    place.ordinary &= allocation.ordinary;
+    location.device = allocation.device;
+    location.ordinary &= allocation.ordinary;
   }
-  return place;
+  return location;
 }
 
 // The bytes of a block, for copies or kernels of its device; none if those cannot move the block.
-std::optional<packing::View> view_of(const void* buffer, const Block& block) {
+std::optional<packing::View> view_of(const void* buffer, const CollectiveBlock& block) {
   Layout layout = layout_of(block.count, block.datatype);
   void* at = at_offset(buffer, block.offset);
   if (layout.contiguous) return packing::View(at, static_cast<uint64_t>(layout.bytes));
@@ -69,7 +70,7 @@ std::optional<packing::View> view_of(const void* buffer, const Block& block) {
 // other ranks.
 uint64_t largest_buffer(const CollectiveCall& call, const Regions& regions, const CommPosition& position) {
   auto bytes = static_cast<uint64_t>(std::max(regions.read.bytes, regions.written.bytes));
-  const Shape& shape = call.shape();
+  const CollectiveShape& shape = call.shape();
   const bool a_block_of_the_roots =
       shape.is_even() && shape.is_rooted() && shape.has_a_block_for_each() && call.root != position.rank;
   return bytes * static_cast<uint64_t>(a_block_of_the_roots ? position.size : 1);
@@ -77,7 +78,7 @@ uint64_t largest_buffer(const CollectiveCall& call, const Regions& regions, cons
 
 class Planner {
  public:
-  Planner(const CollectiveCall& call, const CommPosition& position, Algorithm algorithm, Work* work)
+  Planner(const CollectiveCall& call, const CommPosition& position, Algorithm algorithm, CollectiveWork* work)
       : call_(call),
         shape_(call.shape()),
         sent_(call.sent()),
@@ -138,7 +139,7 @@ class Planner {
 
  private:
   static uint64_t bytes_of(const Region& region) { return static_cast<uint64_t>(region.bytes); }
-  static uint64_t place(int block, uint64_t unit) { return static_cast<uint64_t>(block) * unit; }
+  static uint64_t block_offset(int block, uint64_t unit) { return static_cast<uint64_t>(block) * unit; }
   static bool blocks_follow(MPI_Count count, MPI_Datatype datatype) {
     return static_cast<MPI_Count>(extent_of(datatype)) * count == packed_bytes(count, datatype);
   }
@@ -154,13 +155,13 @@ class Planner {
     for (int to = 0; to < size_; ++to)
       for (int from = by_root ? call_.root : 0; from < (by_root ? call_.root + 1 : size_); ++from)
         if (is_among(shape_.gets, to == call_.root) && (from != to || !call_.in_place()))
-          all->transfers.push_back(
-              {from, each_sent ? place(to, unit) : 0, to, each_received ? place(from, unit) : 0, unit});
+          all->transfers.push_back({from, each_sent ? block_offset(to, unit) : 0, to,
+                                    each_received ? block_offset(from, unit) : 0, unit});
     return true;
   }
 
   bool expose(const Regions& regions) {
-    // Nobody fetches what the root of MPI_Gather has in place.
+    // Nobody fetches what the root of MPI_Gather has in location.
     if (!call_.in_place() || shape_.gets == Who::root) return expose_source(regions.read);
     if (shape_.in_place == InPlace::own) {
       Region own;
@@ -181,7 +182,7 @@ class Planner {
     if (!contiguous(region)) return expose_packed(region.address, region.blocks);
     first_ = PTRDIFF_MAX;
     MPI_Aint end = 0;
-    for (const Block& block : region.blocks) {
+    for (const CollectiveBlock& block : region.blocks) {
       first_ = std::min(first_, block.offset);
       end = std::max<MPI_Aint>(
           end, block.offset + static_cast<MPI_Aint>(packed_bytes(block.count, block.datatype)));
@@ -192,9 +193,9 @@ class Planner {
     return true;
   }
 
-  bool expose_packed(const void* buffer, const std::vector<Block>& blocks) {
+  bool expose_packed(const void* buffer, const std::vector<CollectiveBlock>& blocks) {
     packed_ = true;
-    for (const Block& block : blocks) {
+    for (const CollectiveBlock& block : blocks) {
       std::optional<packing::View> part = view_of(buffer, block);
       if (!part) return false;
       work_.source.bytes += part->bytes();
@@ -205,7 +206,7 @@ class Planner {
   }
 
   // The offset of the next block in the memory that this rank exports. Call it in the order of the blocks.
-  uint64_t offset_of(const Block& block) {
+  uint64_t offset_of(const CollectiveBlock& block) {
     if (!packed_) return static_cast<uint64_t>(block.offset - first_);
     uint64_t position = packed_before_;
     if (block.count > 0) packed_before_ += static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
@@ -220,7 +221,7 @@ class Planner {
   }
 
   // False if kernels cannot handle the layout of the block.
-  bool fetch(int member, const Block& block, int part = 0) {
+  bool fetch(int member, const CollectiveBlock& block, int part = 0) {
     if (block.count <= 0 || packed_bytes(block.count, block.datatype) == 0) return true;
     std::optional<packing::View> to = view_of(call_.recvbuf, block);
     if (!to) return false;
@@ -243,7 +244,7 @@ class Planner {
   // In place of fetching them: all blocks of MPI_Allgather are equally long. Without a target this rank makes
   // all fetch.
   void write_block_to_all() {
-    const Block all{0, size_ * call_.recvcount, call_.recvtype};
+    const CollectiveBlock all{0, size_ * call_.recvcount, call_.recvtype};
     const auto unit = static_cast<uint64_t>(packed_bytes(call_.recvcount, call_.recvtype));
     const std::optional<packing::View> target = view_of(call_.recvbuf, all);
     if (unit == 0 || !target || !target->contiguous()) return;
@@ -254,7 +255,7 @@ class Planner {
                                 .sources_begin = me_,
                                 .sources_end = me_ + 1,
                                 .targets_end = size_,
-                                .target_first = place(me_, unit)};
+                                .target_first = block_offset(me_, unit)};
   }
 
   // Exports to each member the blocks for it, in their order.
@@ -339,7 +340,7 @@ class Planner {
   // The padding of pair types such as MPI_DOUBLE_INT belongs to the program and must not change.
   bool expose_vector(const Region& region, MPI_Aint begin, uint64_t elements, coll::Exposed* vector) const {
     if (elements == 0) return true;
-    const Block block{begin, static_cast<MPI_Count>(elements), call_.recvtype};
+    const CollectiveBlock block{begin, static_cast<MPI_Count>(elements), call_.recvtype};
     const Layout layout = layout_of(block.count, block.datatype);
     *vector = {.address = static_cast<char*>(region.address) + begin,
                .bytes = static_cast<uint64_t>(layout.span),
@@ -375,7 +376,7 @@ class Planner {
   // carry every byte to each member; so each member fetches a different slice from the root and writes it to
   // all.
   bool plan_bcast() {
-    const Block block{0, call_.recvcount, call_.recvtype};
+    const CollectiveBlock block{0, call_.recvcount, call_.recvtype};
     uint64_t bytes = static_cast<uint64_t>(packed_bytes(block.count, block.datatype));
     if (algorithm_ == Algorithm::bcast_direct || bytes == 0) return fetch(call_.root, block);
     std::optional<packing::View> target = view_of(call_.recvbuf, block);
@@ -394,10 +395,10 @@ class Planner {
   }
 
   const CollectiveCall& call_;
-  const Shape& shape_;
+  const CollectiveShape& shape_;
   const CallSide sent_, received_;
   const Neighbors& neighbors_;
-  Work& work_;
+  CollectiveWork& work_;
   const int me_, size_;
   const Algorithm algorithm_;
   const bool root_;
@@ -410,7 +411,7 @@ class Planner {
 }  // namespace
 
 bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, Ways allowed,
-              coll::Work* work) {
+              coll::CollectiveWork* work) {
   if (position.inter || position.size > coll::max_members) return false;
   const bool read_dense = contiguous(regions.read), written_dense = contiguous(regions.written);
   const int reads = place_of(regions.read, read_dense).device;
@@ -438,7 +439,7 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
   work->receives_in_own_memory = writes >= 0 && writes_ordinary;
   Planner planner(call, position, algorithm, work);
   if (!planner.plan(regions)) return false;
-  if (allowed.by_one && read_dense && written_dense && !work->nccl && position.size > 1 &&
+  if (allowed.single_worker && read_dense && written_dense && !work->nccl && position.size > 1 &&
       !coll::choice().is_forced(algorithm))
     planner.plan_of_all(regions);
   return true;

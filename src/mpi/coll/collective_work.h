@@ -15,12 +15,12 @@
 namespace fairlead::mpi {
 
 struct Ways {
-  bool by_nccl;  // NCCL may execute the call
-  bool by_one;   // one rank may do the work of all
+  bool by_nccl;        // NCCL may execute the call
+  bool single_worker;  // one rank may do the work of all
 };
 // False: the host MPI executes the call, unless NCCL does.
 bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, Ways allowed,
-              coll::Work* work);
+              coll::CollectiveWork* work);
 
 // The same call for NCCL, where NCCL has an equivalent: for blocks of equal size, and for reductions whose
 // operation and type NCCL has. For contiguous data on one device.

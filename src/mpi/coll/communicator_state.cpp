@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/dummy_memory.h"
+#include "base/memory/dummy_memory.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/coll/agreement.h"
@@ -97,12 +97,12 @@ CommunicatorState::CommunicatorState(MPI_Comm comm) : comm_(comm), position_(pos
   spans_nodes_ = one_world && position_.size > 1 && !may_meet();
 }
 
-CommunicatorState::CommunicatorState(const CommunicatorState& parent, coll::Heir heir)
+CommunicatorState::CommunicatorState(const CommunicatorState& parent, coll::DuplicateKey key)
     : comm_(MPI_COMM_NULL),
       position_(parent.position_),
       node_ranks_(parent.node_ranks_),
       joined_together_(true),
-      heir_(heir),
+      duplicate_key_(key),
       spans_nodes_(parent.spans_nodes_) {
   memory_.set_rule(parent.memory_.rule());
 }
@@ -128,8 +128,8 @@ bool CommunicatorState::begin_joining() {
   if (join_ != Join::not_begun) return false;
   join_ = may_meet() ? Join::begun : Join::over;
   if (join_ == Join::over) return false;
-  if (heir_) {
-    slot_number_ = pool->find(node_ranks_[0], *heir_);
+  if (duplicate_key_) {
+    slot_number_ = pool->find(node_ranks_[0], *duplicate_key_);
     return false;
   }
   if (position_.rank == 0) slot_number_ = pool->take(position_.size);
@@ -238,11 +238,11 @@ int CommunicatorState::make_duplicate(MPI_Comm* duplicate) {
       duplicate);
 }
 
-std::optional<coll::Heir> CommunicatorState::expect_duplicate() {
+std::optional<coll::DuplicateKey> CommunicatorState::expect_duplicate() {
   if (position_.size == 1 || !joined_together_ || !joined() || !slot_) return std::nullopt;
-  coll::Heir heir{pool->name(slot_number_), ++duplicates_};
-  if (position_.rank == 0) pool->take(position_.size, heir);
-  return heir;
+  coll::DuplicateKey key{pool->name(slot_number_), ++duplicates_};
+  if (position_.rank == 0) pool->take(position_.size, key);
+  return key;
 }
 
 NodeHierarchy& CommunicatorState::hierarchy() {
@@ -293,8 +293,8 @@ Duplicating::Duplicating(MPI_Comm comm) {
   if (comm == MPI_COMM_NULL) return;
   std::shared_ptr<CommunicatorState> parent = communicator_state_of(comm);
   if (pool)
-    if (std::optional<coll::Heir> heir = parent->expect_duplicate())
-      of_thread().expected = std::make_shared<CommunicatorState>(*parent, *heir);
+    if (std::optional<coll::DuplicateKey> key = parent->expect_duplicate())
+      of_thread().expected = std::make_shared<CommunicatorState>(*parent, *key);
   parent->memory().stop();
 }
 

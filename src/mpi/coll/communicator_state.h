@@ -80,7 +80,7 @@ class CommunicatorState {
  public:
   explicit CommunicatorState(MPI_Comm comm);
   // For a duplicate whose handle is not known yet.
-  CommunicatorState(const CommunicatorState& parent, coll::Heir heir);
+  CommunicatorState(const CommunicatorState& parent, coll::DuplicateKey key);
   void belongs_to(MPI_Comm comm) { comm_ = comm; }
   MPI_Comm comm() const { return comm_; }
 
@@ -119,7 +119,7 @@ class CommunicatorState {
 
   // Expects the next duplicate; the first member takes its slot. Returns none if there is no other member, or
   // if a member may not know the slot of this communicator yet. All members get the same result.
-  std::optional<coll::Heir> expect_duplicate();
+  std::optional<coll::DuplicateKey> expect_duplicate();
 
   // Lends a duplicate of an intra-communicator to one persistent collective, because each member may start
   // its persistent collectives in another order (MPI 4.1, 6.13). Collective. A duplicate is lent again once
@@ -147,7 +147,7 @@ class CommunicatorState {
   // Call it when the communicator is freed; an operation may still hold this state.
   void free_communicators() {
     // Join even if no collective used the slot: it returns to the pool when all members have left it.
-    if (heir_ && has_slot_pool()) joined();
+    if (duplicate_key_ && has_slot_pool()) joined();
     for (const std::shared_ptr<MPI_Comm>& duplicate : lent_) free_own(duplicate.get());
     lent_.clear();
     for_messages_.reset();
@@ -180,7 +180,7 @@ class CommunicatorState {
   std::atomic<Join> join_{Join::not_begun};
   bool joined_together_ = false;  // in a blocking call, or without a message
   int64_t slot_number_ = -1;
-  std::optional<coll::Heir> heir_;
+  std::optional<coll::DuplicateKey> duplicate_key_;
   uint64_t duplicates_ = 0;
   std::vector<std::shared_ptr<MPI_Comm>> lent_;
   std::shared_ptr<MPI_Comm> for_messages_;

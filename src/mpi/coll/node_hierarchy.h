@@ -2,15 +2,15 @@
 //
 // A communicator that spans nodes, divided two ways: the members of this node, and the members of all nodes
 // that have the same local rank. If the communicator has more members in a node than can share a collective
-// slot, they are divided into groups, each of which counts as a node here. If all ranks of a node take part in transferring a message, the message is
-// cut into as many slices as the smallest node has members; the members with a given local rank exchange the
-// slice of that rank.
+// slot, they are divided into groups, each of which counts as a node here. If all ranks of a node take part
+// in transferring a message, the message is cut into as many slices as the smallest node has members; the
+// members with a given local rank exchange the slice of that rank.
 //
 // Made and freed collectively over the communicator. It belongs to the thread that calls the communicator's
 // collectives, except the turns, which the engine's lock guards.
 //
-// It is usable only if there are several nodes or groups and no member has very many hierarchies; otherwise it
-// makes no communicators.
+// It is usable only if there are several nodes or groups and no member has very many hierarchies; otherwise
+// it makes no communicators.
 
 #pragma once
 

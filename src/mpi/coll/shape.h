@@ -39,7 +39,7 @@ constexpr bool is_for_each(Blocks blocks) {
   return blocks == Blocks::each || has_arrays(blocks);
 }
 
-struct Shape {
+struct CollectiveShape {
   Who gives;
   Blocks sent;
   Who gets;
@@ -62,7 +62,7 @@ struct Shape {
   constexpr bool is_even() const { return knows_lengths() && !has_arrays() && sent != Blocks::none; }
 };
 
-inline constexpr Shape shapes[] = {
+inline constexpr CollectiveShape shapes[] = {
 #define FAIRLEAD_COLLECTIVE(name, gives, sent, gets, received, in_place, reduces, family, nccl)        \
   {Who::gives, Blocks::sent,         Who::gets, Blocks::received, InPlace::in_place, Reduces::reduces, \
    false,      coll::Family::family, nccl},
@@ -74,7 +74,7 @@ inline constexpr Shape shapes[] = {
 #undef FAIRLEAD_NEIGHBORS
 };
 
-constexpr const Shape& shape_of(Collective function) {
+constexpr const CollectiveShape& shape_of(Collective function) {
   return shapes[static_cast<size_t>(function)];
 }
 

@@ -7,10 +7,10 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "base/statistics.h"
 #include "device/classify.h"
-#include "device/small_copy.h"
+#include "device/copies/small_copy.h"
 #include "mpi/abi/comm_self.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 
@@ -39,7 +39,7 @@ void add(Ranges& ranges, const void* address, uint64_t bytes) {
 // Where the bytes of the region lie.
 Ranges ranges_of(const Region& region) {
   Ranges ranges;
-  for (const Block& block : region.blocks) {
+  for (const CollectiveBlock& block : region.blocks) {
     const Layout layout = layout_of(block.count, block.datatype);
     void* const buffer = at_offset(region.address, block.offset);
     if (!layout.plan || layout.contiguous) {
@@ -65,7 +65,7 @@ HostImage::HostImage(const Region& region)
     : device_memory_(region.bytes > 0 && region.on_device()), address_(region.address) {
   if (!device_memory_) return;
   MPI_Aint first = PTRDIFF_MAX, end = PTRDIFF_MIN;
-  for (const Block& block : region.blocks) {
+  for (const CollectiveBlock& block : region.blocks) {
     Layout layout = layout_of(block.count, block.datatype);
     MPI_Aint begin = block.offset + static_cast<MPI_Aint>(layout.first);
     first = std::min(first, begin);
@@ -85,12 +85,12 @@ HostImage::HostImage(const Region& region)
 
 namespace {
 
-char* block_at(const void* buffer, const Block& block) {
+char* block_at(const void* buffer, const CollectiveBlock& block) {
   return static_cast<char*>(at_offset(buffer, block.offset));
 }
 
 // Kernels pack and unpack layouts with gaps where they can. The bytes in the gaps do not change.
-bool load_block(char* image, const Region& region, const Block& block) {
+bool load_block(char* image, const Region& region, const CollectiveBlock& block) {
   const Layout layout = layout_of(block.count, block.datatype);
   const int device = device::device_at(first_data_byte(region.address, layout, block.offset));
   const char* buffer = block_at(region.address, block);
@@ -113,7 +113,7 @@ bool load_block(char* image, const Region& region, const Block& block) {
   return true;
 }
 
-bool store_block(const char* image, const Region& region, const Block& block) {
+bool store_block(const char* image, const Region& region, const CollectiveBlock& block) {
   const Layout layout = layout_of(block.count, block.datatype);
   const int device = device::device_at(first_data_byte(region.address, layout, block.offset));
   char* buffer = block_at(region.address, block);
@@ -142,15 +142,17 @@ bool HostImage::stand_in(DummyFor buffer) {
 // Blocks with datatypes of their own may lie anywhere, also in host memory.
 bool HostImage::load(const Region& region) {
   return !device_memory_ ||
-         (valid() && std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
+         (valid() &&
+          std::all_of(region.blocks.begin(), region.blocks.end(), [&](const CollectiveBlock& block) {
             return load_block(block_at(address_, block), region, block);
           }));
 }
 
 bool HostImage::store(const Region& region) const {
-  return !device_memory_ || std::all_of(region.blocks.begin(), region.blocks.end(), [&](const Block& block) {
-    return store_block(block_at(address_, block), region, block);
-  });
+  return !device_memory_ ||
+         std::all_of(region.blocks.begin(), region.blocks.end(), [&](const CollectiveBlock& block) {
+           return store_block(block_at(address_, block), region, block);
+         });
 }
 
 namespace {

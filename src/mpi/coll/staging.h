@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "base/dummy_memory.h"
+#include "base/memory/dummy_memory.h"
 #include "device/pinned_buffer.h"
 #include "mpi/coll/collective_call.h"
 #include "mpi/coll/scattered_buffer.h"

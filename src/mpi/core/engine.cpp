@@ -9,7 +9,7 @@
 
 #include "base/options.h"
 #include "device/buffer_pool.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
 #include "device/ipc_registry.h"
 #include "device/registered_memory.h"
 #include "kernels/reduce.h"

@@ -33,7 +33,7 @@ std::string words_of(int code) {
   return words.substr(0, words.find(", error stack:"));  // cuts MPICH's stack of its own functions
 }
 
-void tell(bool fatal, int code, const std::string& about) {
+void report(bool fatal, int code, const std::string& about) {
   const LogLevel level = fatal ? LogLevel::error : LogLevel::info;
   if (log_enabled(level))
     log_line(level, "%s: %s failed: %s", name_of_call(), about.c_str(), words_of(code).c_str());
@@ -43,25 +43,25 @@ void tell(bool fatal, int code, const std::string& about) {
 
 int raise_error(MPI_Comm comm, int code, const std::string& about) {
   if (comm == MPI_COMM_NULL) {
-    tell(false, code, about);
+    report(false, code, about);
     return code;
   }
   MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-  tell(PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
+  report(PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
   PMPI_Comm_call_errhandler(comm, code);
   return code;
 }
 
 int raise_window_error(MPI_Win win, int code, const std::string& about) {
   MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-  tell(PMPI_Win_get_errhandler(win, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
+  report(PMPI_Win_get_errhandler(win, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
   PMPI_Win_call_errhandler(win, code);
   return code;
 }
 
 int raise_file_error(MPI_File file, int code, const std::string& about) {
   MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-  tell(PMPI_File_get_errhandler(file, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
+  report(PMPI_File_get_errhandler(file, &handler) != MPI_SUCCESS || is_fatal(handler), code, about);
   PMPI_File_call_errhandler(file, code);
   return code;
 }

@@ -35,19 +35,19 @@ void expect_rts_from_outside(bool expected) {
   expected_from_outside.store(expected);
 }
 
-void hold_off_rts() {
+void block_rts() {
   held_off.load(std::memory_order_relaxed)->fetch_add(1);
 }
 
-void let_rts_come() {
+void unblock_rts() {
   held_off.load(std::memory_order_relaxed)->fetch_sub(1);
 }
 
-bool hold_off_rts_in_time() {
+bool block_rts_in_time() {
   if (rts_may_come()) return false;
-  hold_off_rts();
+  block_rts();
   if (!rts_may_come()) return true;
-  let_rts_come();
+  unblock_rts();
   return false;
 }
 
@@ -114,7 +114,7 @@ void ForwardedReceives::remove(MPI_Request request) {
     }
   slots_[hole].request = MPI_REQUEST_NULL;
   --size_;
-  let_rts_come_if_last();
+  unblock_rts_if_last();
   note_forwarded(bytes);
 }
 
@@ -131,7 +131,7 @@ void ForwardedReceives::watch() {
     for (const Hooks& hooks : all_hooks())
       if (hooks.watch) hooks.watch(receive);
   // Two receives into one buffer go on holding RTS headers off, each by its claim.
-  if (!all.empty()) let_rts_come_if_last();
+  if (!all.empty()) unblock_rts_if_last();
 }
 
 MPI_Count longest_unasked = LLONG_MAX;

@@ -33,25 +33,25 @@ inline bool rts_may_come() {
   return rts_comes_inside() || rts_comes_from_outside();
 }
 
-// Each call of hold_off_rts() is followed by rts_may_come(): either the caller sees there that RTS headers
+// Each call of block_rts() is followed by rts_may_come(): either the caller sees there that RTS headers
 // come, or their senders see that this rank holds them off.
-void hold_off_rts();
-void let_rts_come();
+void block_rts();
+void unblock_rts();
 bool holds_off_rts();
 // Holds off RTS headers unless they may come already; returns whether it does.
-bool hold_off_rts_in_time();
+bool block_rts_in_time();
 // For Engine::open(): the count moves to the block of this rank in the segment; null: there is none.
 void count_held_off_in(std::atomic<uint32_t>* place);
 
 // Holds off RTS headers as long as it lives, unless they may come already.
-class RtsHeldOff {
+class RtsBlocked {
  public:
-  RtsHeldOff() : held_(hold_off_rts_in_time()) {}
-  ~RtsHeldOff() {
-    if (held_) let_rts_come();
+  RtsBlocked() : held_(block_rts_in_time()) {}
+  ~RtsBlocked() {
+    if (held_) unblock_rts();
   }
-  RtsHeldOff(const RtsHeldOff&) = delete;
-  RtsHeldOff& operator=(const RtsHeldOff&) = delete;
+  RtsBlocked(const RtsBlocked&) = delete;
+  RtsBlocked& operator=(const RtsBlocked&) = delete;
 
   explicit operator bool() const { return held_; }
 
@@ -75,18 +75,18 @@ class ForwardedReceives {
  public:
   bool empty() const { return size_ == 0; }
   bool contains(MPI_Request request) const { return !empty() && find(request) != none; }
-  // The table holds off RTS headers while a receive is in it, and from hold_off_rts() to add() or give_up(),
+  // The table holds off RTS headers while a receive is in it, and from block_rts() to add() or give_up(),
   // between which an error handler of the program may make other calls. Returns false if they may come
   // already.
-  bool hold_off_rts() {
-    const bool held = size_ + posting_ == 0 ? hold_off_rts_in_time() : !rts_may_come();
+  bool block_rts() {
+    const bool held = size_ + posting_ == 0 ? block_rts_in_time() : !rts_may_come();
     posting_ += held;
     return held;
   }
   void add(const ForwardedReceive& receive);
   void give_up() {
     --posting_;
-    let_rts_come_if_last();
+    unblock_rts_if_last();
   }
   // The host MPI has completed this request, which need not be in the table.
   void remove(MPI_Request request);
@@ -98,8 +98,8 @@ class ForwardedReceives {
   size_t home(MPI_Request request) const;
   size_t find(MPI_Request request) const;
   ForwardedReceive& insert(const ForwardedReceive& receive);
-  void let_rts_come_if_last() {
-    if (size_ + posting_ == 0) let_rts_come();
+  void unblock_rts_if_last() {
+    if (size_ + posting_ == 0) unblock_rts();
   }
 
   std::vector<ForwardedReceive> slots_;  // a power of two; free ones have MPI_REQUEST_NULL
@@ -131,7 +131,7 @@ bool forward_receive(int room, const Call& host, int* result) {
     *result = noted(host());
     return true;
   }
-  if (RtsHeldOff held; held) {
+  if (RtsBlocked held; held) {
     *result = noted(host());
   } else {
     watch_forwarded();

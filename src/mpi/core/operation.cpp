@@ -48,7 +48,7 @@ bool Operation::worth_watching() const {
 }
 
 int Operation::raise(int code) {
-  return raise_error(comm_, code, in_words());
+  return raise_error(comm_, code, description());
 }
 
 MPI_Count byte_count(const MPI_Status& status) {

@@ -84,7 +84,7 @@ class Operation {
   virtual void describe(MPI_Status* status) = 0;
   virtual void cancel() {}
   // For error messages: "a send of 4096 bytes to rank 1 with tag 5".
-  virtual std::string in_words() const = 0;
+  virtual std::string description() const = 0;
   // The host request that itself represents this operation, or MPI_REQUEST_NULL.
   virtual MPI_Request own_handle() const { return MPI_REQUEST_NULL; }
   virtual std::unique_ptr<p2p::RendezvousSend> take_unfinished_rendezvous() { return nullptr; }

@@ -9,7 +9,7 @@
 #include "base/library_thread.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
 #include "device/waiting_calls.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/hooks.h"

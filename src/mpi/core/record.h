@@ -8,10 +8,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/statistics.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/abi/real.h"
 #include "observe/recorder.h"
+#include "observe/statistics.h"
 #include "observe/trace.h"
 
 namespace fairlead::mpi {
@@ -99,7 +99,7 @@ class MessageRecord {
       start();
   }
   // Stores the path that the bytes took, as far as known. The last call holds.
-  void took(Traffic path, uint64_t bytes) {
+  void set_path(Traffic path, uint64_t bytes) {
     path_ = path;
     bytes_ = bytes;
   }

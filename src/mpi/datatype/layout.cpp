@@ -10,7 +10,7 @@
 
 #include "base/options.h"
 #include "device/classify.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/abi/real.h"
 #include "mpi/datatype/type_origin.h"

@@ -11,7 +11,7 @@
 //
 #include <optional>
 
-#include "base/host_buffer.h"
+#include "base/memory/host_buffer.h"
 #include "device/runtime.h"
 #include "mpi/datatype/type_layout.h"
 

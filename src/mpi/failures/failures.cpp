@@ -164,8 +164,8 @@ std::vector<int> Failures::failed_in(MPI_Group group) const {
 // MPI_Comm_failure_get_acked of Open MPI (5.0.11) names no ranks of the remote group, so nobody can tell
 // whether an inter-communicator has failures that are not acknowledged.
 const Failures::Facts& Failures::of(MPI_Comm comm) {
-  const auto [place, is_new] = known_.try_emplace(comm);
-  Facts& facts = place->second;
+  const auto [entry, is_new] = known_.try_emplace(comm);
+  Facts& facts = entry->second;
   if (!is_new) return facts;
   int inter = 0;
   facts.revoked = is_revoked(comm);

@@ -9,11 +9,11 @@
 #include <deque>
 
 #include "base/options.h"
-#include "base/statistics.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/record.h"
-#include "mpi/core/stream_check.h"
 #include "mpi/file/file_buffer.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi::file {
 
@@ -152,7 +152,7 @@ int access_staged(const FileCall& call, MPI_Status* status, const BlockingFileHo
   MPI_Status own;
   if (status == MPI_STATUS_IGNORE) status = &own;
   FileBuffer buffer(call, FileBuffer::Needed::in_call);
-  record.took(Traffic::file, buffer.elements().bytes());
+  record.set_path(Traffic::file, buffer.elements().bytes());
   int result;
   if (Pipeline pipeline(buffer, host); pipeline.possible()) {
     result = pipeline.run(status);

@@ -89,7 +89,7 @@ int FileBuffer::store(MPI_Count bytes) {
   return result(started == Error::none ? move_.wait() : started);
 }
 
-std::string in_words(const FileCall& call, const Elements& elements) {
+std::string description(const FileCall& call, const Elements& elements) {
   return (call.writes ? "a write of " : "a read of ") + bytes_in_words(elements.layout().bytes) +
          (call.writes ? " to a file" : " from a file") + overrun(elements.address(), elements.layout());
 }
@@ -97,7 +97,7 @@ std::string in_words(const FileCall& call, const Elements& elements) {
 int raise_copy_error(const FileCall& call, const Elements& elements) {
   log_line(LogLevel::error, "a device buffer cannot be copied to or from host memory: %s",
            device::runtime() ? device::runtime()->error_text() : "out of memory");
-  return raise_file_error(call.file, MPI_ERR_OTHER, in_words(call, elements));
+  return raise_file_error(call.file, MPI_ERR_OTHER, description(call, elements));
 }
 
 }  // namespace fairlead::mpi

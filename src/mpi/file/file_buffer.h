@@ -81,7 +81,7 @@ class FileBuffer {
 };
 
 // "a write of 4096 bytes to a file"
-std::string in_words(const FileCall& call, const Elements& elements);
+std::string description(const FileCall& call, const Elements& elements);
 // Logs why a device buffer could not be copied, raises the error on the file and returns it.
 int raise_copy_error(const FileCall& call, const Elements& elements);
 

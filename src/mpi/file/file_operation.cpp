@@ -8,7 +8,7 @@
 #include "mpi/abi/comm_self.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/core/hooks.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 
 namespace fairlead::mpi {
 
@@ -54,7 +54,7 @@ FileOperation::FileOperation(const FileCall& call, StartingFileHost host)
 
 int FileOperation::start() {
   begin();
-  record_.took(Traffic::file, buffer_.elements().bytes());
+  record_.set_path(Traffic::file, buffer_.elements().bytes());
   const int result = buffer_.call_host(host_, &message_);
   if (result != MPI_SUCCESS) return result;
   std::lock_guard lock(mutex);

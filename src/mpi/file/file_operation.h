@@ -23,7 +23,7 @@ class FileOperation : public Operation {
   void quiesce() override {}
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override { *status = status_; }
-  std::string in_words() const override { return mpi::in_words(buffer_.call(), buffer_.elements()); }
+  std::string description() const override { return mpi::description(buffer_.call(), buffer_.elements()); }
 
  private:
   friend void poll_files();

@@ -24,8 +24,8 @@ auto& users_of = *new std::unordered_map<MPI_File, Users>;  // of the files whos
 
 }  // namespace
 
-PointerTurn::PointerTurn(MPI_File file, MPI_Offset place, With with) {
-  if (place != own_pointer || !engine().threads()) return;
+PointerTurn::PointerTurn(MPI_File file, MPI_Offset offset, With with) {
+  if (offset != own_pointer || !engine().threads()) return;
   file_ = file;
   std::unique_lock lock(users_mutex);
   Users& users = users_of[file];  // stays where it is while others come and go

@@ -24,7 +24,7 @@ class PointerTurn {
  public:
   enum class With { others, nobody_if_free };
   // For an access there, which may be elsewhere than at the pointer.
-  PointerTurn(MPI_File file, MPI_Offset place, With with = With::others);
+  PointerTurn(MPI_File file, MPI_Offset offset, With with = With::others);
   ~PointerTurn();
   PointerTurn(const PointerTurn&) = delete;
   PointerTurn& operator=(const PointerTurn&) = delete;

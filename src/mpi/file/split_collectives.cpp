@@ -48,7 +48,7 @@ int begin_staged(const FileCall& call, const BlockingFileHost& host) {
   if (int result = begin_staging(call); result != MPI_SUCCESS) return result;
   auto fresh = std::make_unique<Begun>(call);
   fresh->record.begin();
-  fresh->record.took(Traffic::file, fresh->buffer.elements().bytes());
+  fresh->record.set_path(Traffic::file, fresh->buffer.elements().bytes());
   BlockingHostCall blocking_call;
   const int result = fresh->buffer.call_host<MPI_Status>(host, nullptr);
   if (result != MPI_SUCCESS) return result;

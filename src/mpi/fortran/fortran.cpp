@@ -107,12 +107,12 @@ void* choice(void* address) {
   return address;
 }
 
-Status::Status(Integer* place) : place_(place), ignored_(sentinels().status_ignore.is(place)) {
-  if (!ignored_) PMPI_Status_f2c(place_, &status_);
+Status::Status(Integer* argument) : argument_(argument), ignored_(sentinels().status_ignore.is(argument)) {
+  if (!ignored_) PMPI_Status_f2c(argument_, &status_);
 }
 
 Status::~Status() {
-  if (!ignored_) PMPI_Status_c2f(&status_, place_);
+  if (!ignored_) PMPI_Status_c2f(&status_, argument_);
 }
 
 Statuses::Statuses(Integer* places, int count)
@@ -128,7 +128,7 @@ Statuses::~Statuses() {
 
 Logical::~Logical() {
   static const Integer is_true = ask_for_true();
-  *place_ = flag_ ? is_true : 0;
+  *argument_ = flag_ ? is_true : 0;
 }
 
 bool tell_attribute(const Integer* win, const Integer* keyval, void* value, Integer* flag) {

@@ -44,15 +44,15 @@ inline void report(Integer* ierror, int result) {
 // An ierror that always exists.
 class Error {
  public:
-  explicit Error(Integer* ierror) : place_(ierror ? ierror : &own_) {}
+  explicit Error(Integer* ierror) : argument_(ierror ? ierror : &own_) {}
   Error(const Error&) = delete;
   Error& operator=(const Error&) = delete;
-  Integer* place() { return place_; }
-  bool none() const { return *place_ == MPI_SUCCESS; }
+  Integer* argument() { return argument_; }
+  bool none() const { return *argument_ == MPI_SUCCESS; }
 
  private:
   Integer own_ = MPI_SUCCESS;
-  Integer* place_;
+  Integer* argument_;
 };
 
 // The next entry point of the same name after Fairlead's, bound at its first call. Every argument is an
@@ -132,36 +132,36 @@ FAIRLEAD_HANDLE(Session, MPI_Session, Session)
 template <class Handle>
 class Changed {
  public:
-  explicit Changed(Integer* place) : Changed(place, Handle::from(place)) {}
-  ~Changed() { *place_ = Handle::to(handle_); }
+  explicit Changed(Integer* argument) : Changed(argument, Handle::from(argument)) {}
+  ~Changed() { *argument_ = Handle::to(handle_); }
   Changed(const Changed&) = delete;
   Changed& operator=(const Changed&) = delete;
   operator typename Handle::C *() { return &handle_; }
 
  protected:
-  Changed(Integer* place, typename Handle::C handle) : place_(place), handle_(handle) {}
+  Changed(Integer* argument, typename Handle::C handle) : argument_(argument), handle_(handle) {}
 
  private:
-  Integer* const place_;
+  Integer* const argument_;
   typename Handle::C handle_;
 };
 
 // A handle that the call creates: the previous value in Fortran has no meaning.
 struct MadeRequest : Changed<Request> {
-  explicit MadeRequest(Integer* place) : Changed(place, MPI_REQUEST_NULL) {}
+  explicit MadeRequest(Integer* argument) : Changed(argument, MPI_REQUEST_NULL) {}
 };
 struct MadeWin : Changed<Win> {
-  explicit MadeWin(Integer* place) : Changed(place, MPI_WIN_NULL) {}
+  explicit MadeWin(Integer* argument) : Changed(argument, MPI_WIN_NULL) {}
 };
 struct MadeMessage : Changed<Message> {
-  explicit MadeMessage(Integer* place) : Changed(place, MPI_MESSAGE_NULL) {}
+  explicit MadeMessage(Integer* argument) : Changed(argument, MPI_MESSAGE_NULL) {}
 };
 
-// Room for `count` elements; allocates from the heap only for many.
+// SmallArray for `count` elements; allocates from the heap only for many.
 template <class Element>
-class Room {
+class SmallArray {
  public:
-  explicit Room(int count) : count_(count > 0 ? count : 0) {
+  explicit SmallArray(int count) : count_(count > 0 ? count : 0) {
     if (count_ > few) many_.reset(new Element[count_]);
   }
   Element* data() { return many_ ? many_.get() : few_; }
@@ -191,7 +191,7 @@ class Requests {
 
  private:
   Integer* const places_;
-  Room<MPI_Request> requests_;
+  SmallArray<MPI_Request> requests_;
 };
 
 struct ChangedRequests : Requests {
@@ -202,14 +202,14 @@ struct ChangedRequests : Requests {
 // A status has one layout in mpif.h, mpi and mpi_f08. Fields that the call does not set keep their values.
 class Status {
  public:
-  explicit Status(Integer* place);
+  explicit Status(Integer* argument);
   ~Status();
   Status(const Status&) = delete;
   Status& operator=(const Status&) = delete;
   operator MPI_Status*() { return ignored_ ? MPI_STATUS_IGNORE : &status_; }
 
  private:
-  Integer* const place_;
+  Integer* const argument_;
   const bool ignored_;
   MPI_Status status_;
 };
@@ -225,34 +225,34 @@ class Statuses {
  private:
   Integer* const places_;
   const bool ignored_;
-  Room<MPI_Status> statuses_;
+  SmallArray<MPI_Status> statuses_;
 };
 
 // A LOGICAL that the call sets, with the true value of the compiler that built the host MPI.
 class Logical {
  public:
-  explicit Logical(Integer* place) : place_(place) {}
+  explicit Logical(Integer* argument) : argument_(argument) {}
   ~Logical();
   Logical(const Logical&) = delete;
   Logical& operator=(const Logical&) = delete;
   operator int*() { return &flag_; }
 
  private:
-  Integer* const place_;
+  Integer* const argument_;
   int flag_ = 0;
 };
 
 // An index, which counts from one in Fortran.
 class Index {
  public:
-  explicit Index(Integer* place) : place_(place) {}
-  ~Index() { *place_ = index_ == MPI_UNDEFINED ? index_ : index_ + 1; }
+  explicit Index(Integer* argument) : argument_(argument) {}
+  ~Index() { *argument_ = index_ == MPI_UNDEFINED ? index_ : index_ + 1; }
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
   operator int*() { return &index_; }
 
  private:
-  Integer* const place_;
+  Integer* const argument_;
   int index_ = MPI_UNDEFINED;
 };
 

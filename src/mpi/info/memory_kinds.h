@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "base/memory_kinds.h"
+#include "base/memory/memory_kinds.h"
 #include "mpi/abi/host_mpi.h"
 
 namespace fairlead::mpi {

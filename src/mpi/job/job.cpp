@@ -33,7 +33,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/failures/failures.h"
 #include "mpi/info/memory_kinds.h"
 #include "mpi/job/gpu_queries.h"

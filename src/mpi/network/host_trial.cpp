@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "base/log.h"
-#include "device/copy.h"
-#include "device/small_copy.h"
+#include "device/copies/copy.h"
+#include "device/copies/small_copy.h"
 #include "device/waiting_calls.h"
 #include "mpi/abi/real.h"
 #include "mpi/failures/failures.h"
@@ -156,7 +156,7 @@ uint64_t HostTrial::id_of_memory() const {
   return device::runtime()->query(device_memory_, &found) == device::Error::none ? found.id : 0;
 }
 
-unsigned char* HostTrial::place(bool on_device, int which) {
+unsigned char* HostTrial::buffer(bool on_device, int which) {
   const bool there = on_device && device_memory_ && !host_only_;
   unsigned char* memory = there ? device_memory_ : host_memory_.get();
   return memory + static_cast<size_t>(which) * most_bytes;
@@ -169,16 +169,16 @@ void HostTrial::write(unsigned char* to, const unsigned char* from, size_t bytes
 
 void HostTrial::start_exchange() {
   const Kind& kind = kinds[kind_];
-  unsigned char* host = place(false, sent);
+  unsigned char* host = buffer(false, sent);
   // The places of received bytes get others than those that are expected.
   for (int which : {from_next, from_previous}) {
     const int sender = which == from_next ? next_ : previous_;
-    unsigned char* clean = place(false, which);
+    unsigned char* clean = buffer(false, which);
     for (size_t i = 0; i < kind.bytes; ++i) clean[i] = static_cast<unsigned char>(~byte_of(sender, kind_, i));
-    write(place(kind.to_device, which), clean, kind.bytes);
+    write(buffer(kind.to_device, which), clean, kind.bytes);
   }
   for (size_t i = 0; i < kind.bytes; ++i) host[i] = byte_of(rank_, kind_, i);
-  write(place(kind.from_device, sent), host, kind.bytes);
+  write(buffer(kind.from_device, sent), host, kind.bytes);
 
   receive(from_next);
   receive(from_previous);
@@ -187,7 +187,7 @@ void HostTrial::start_exchange() {
   const int count = static_cast<int>(kind.bytes);
   auto send = [&](int peer, int tag, MPI_Request* request) {
     *request = MPI_REQUEST_NULL;
-    const void* from = place(kind.from_device, sent);
+    const void* from = buffer(kind.from_device, sent);
     if (real.Isend(from, count, MPI_BYTE, peer, tag, ranks_, request) == MPI_SUCCESS) return;
     note_wrong("cannot be sent");
     host[0] = static_cast<unsigned char>(~byte_of(rank_, kind_, 0));
@@ -204,10 +204,10 @@ void HostTrial::receive(int which) {
             tag = which == from_next ? tag_backward : tag_forward;
   MPI_Request* request = &messages_[which];
   *request = MPI_REQUEST_NULL;
-  void* to = place(kind.to_device, which);
+  void* to = buffer(kind.to_device, which);
   if (real.Irecv(to, count, MPI_BYTE, peer, tag, ranks_, request) == MPI_SUCCESS) return;
   note_wrong("cannot be received");
-  real.Irecv(place(false, which), count, MPI_BYTE, peer, tag, ranks_, request);
+  real.Irecv(buffer(false, which), count, MPI_BYTE, peer, tag, ranks_, request);
 }
 
 bool HostTrial::exchange_ended() {
@@ -238,8 +238,8 @@ void HostTrial::check_received() {
   const Kind& kind = kinds[kind_];
   for (int which : {from_next, from_previous}) {
     const int sender = which == from_next ? next_ : previous_;
-    unsigned char* bytes = place(false, which);
-    unsigned char* received = place(kind.to_device, which);
+    unsigned char* bytes = buffer(false, which);
+    unsigned char* received = buffer(kind.to_device, which);
     if (received != bytes &&
         device::copy_to_host(device_, bytes, received, kind.bytes) != device::Error::none)
       note_wrong("cannot be read");

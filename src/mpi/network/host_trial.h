@@ -73,7 +73,7 @@ class HostTrial {
   void receive(int which);
   void check_received();
   void note_wrong(const char* what);
-  unsigned char* place(bool on_device, int which);
+  unsigned char* buffer(bool on_device, int which);
   void write(unsigned char* to, const unsigned char* from, size_t bytes);
   uint64_t id_of_memory() const;
 

@@ -168,10 +168,10 @@ Turn::Turn(Direction direction, int peer)
 
 bool Turn::has_come() const {
   const auto& queue = turns[{direction_, peer_}];
-  int place = 0;
+  int position = 0;
   for (const Turn* turn : queue) {
     if (turn == this) return true;
-    if (++place == pipelines_at_once) break;
+    if (++position == pipelines_at_once) break;
   }
   return timed_out(direction_, peer_, since_);
 }

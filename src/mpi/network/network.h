@@ -14,7 +14,7 @@
 #include <chrono>
 #include <memory>
 
-#include "base/host_buffer.h"
+#include "base/memory/host_buffer.h"
 #include "device/pinned_buffer.h"
 #include "mpi/abi/host_mpi.h"
 #include "p2p/rts_check.h"

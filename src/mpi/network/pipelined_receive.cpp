@@ -6,10 +6,10 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/statistics.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/operation.h"
 #include "mpi/network/network.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 
@@ -61,7 +61,7 @@ bool PipelinedReceive::post_next() {
   if (own_buffer)
     destination = chunk.buffer.data();
   else if (receives_in_place())
-    destination = place(posted_);
+    destination = chunk_address(posted_);
   if (destination)
     shortage_.end();
   else if (shortage_.lasts() && posted_ == copied_)

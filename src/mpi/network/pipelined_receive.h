@@ -34,7 +34,9 @@ class PipelinedReceive {
 
  private:
   // The address of a chunk in the user's buffer, which has no gaps.
-  char* place(uint64_t chunk) const { return static_cast<char*>(to_.address()) + chunk * rts_.chunk_bytes; }
+  char* chunk_address(uint64_t chunk) const {
+    return static_cast<char*>(to_.address()) + chunk * rts_.chunk_bytes;
+  }
   bool receives_in_place() const { return device_ < 0 && !truncated(); }
   void take_turn();
   bool may_post() const;

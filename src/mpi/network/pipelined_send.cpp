@@ -6,9 +6,9 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/statistics.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/engine.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 

@@ -24,19 +24,19 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/statistics.h"
 #include "device/classify.h"
-#include "device/copy.h"
-#include "device/small_copy.h"
+#include "device/copies/copy.h"
+#include "device/copies/small_copy.h"
 #include "mpi/abi/mutex.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/record.h"
-#include "mpi/core/request.h"
-#include "mpi/core/stream_check.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/p2p/kept_type.h"
 #include "mpi/p2p/partition_words.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -84,7 +84,7 @@ class Partitioned : public Operation {
   int start() override {
     if (!has_words()) words_ = nullptr;  // MPIX_Prequest_free() has released them
     begin();
-    record_.took(path_, static_cast<uint64_t>(layout_.bytes * partitions_));
+    record_.set_path(path_, static_cast<uint64_t>(layout_.bytes * partitions_));
     arrived_ = false;
     came_ = -1;
     host_error_ = error_ = MPI_SUCCESS;
@@ -95,7 +95,7 @@ class Partitioned : public Operation {
   }
   // No peer depends on Fairlead: the host MPI alone moves what it has been given.
   void quiesce() override {}
-  std::string in_words() const override {
+  std::string description() const override {
     return "a message of " + std::to_string(partitions_) + " partitions of " + bytes_in_words(layout_.bytes) +
            peer_in_words(path_ == Traffic::host_message_sent ? " to" : " from", peer_, tag_);
   }
@@ -282,10 +282,10 @@ class PartitionedReceive : public Partitioned {
  public:
   PartitionedReceive(const UserBuffer& buffer, int partitions, int source, int tag, MPI_Comm comm)
       : Partitioned(buffer, partitions, source, tag, comm, Traffic::host_message_received),
-        places_(static_cast<size_t>(partitions)) {}
+        locations_(static_cast<size_t>(partitions)) {}
 
   int start() override {
-    for (auto& place : places_) place = Place::in_host;
+    for (auto& location : locations_) location = Location::in_host;
     if (words_) words_->clear();
     int result = Partitioned::start();
     if (layout_.bytes > 0 && !words_) check_streams(device_, BufferUse::received);
@@ -296,8 +296,8 @@ class PartitionedReceive : public Partitioned {
     if (complete()) return;
     const bool all = all_arrived();
     if ((!all && !words_) || !copy_runs() || !all) return;
-    for (auto& place : places_)
-      if (place.load(std::memory_order_acquire) != Place::in_device) return;  // still in MPI_Parrived
+    for (auto& location : locations_)
+      if (location.load(std::memory_order_acquire) != Location::in_device) return;  // still in MPI_Parrived
     end_round();
   }
 
@@ -315,27 +315,27 @@ class PartitionedReceive : public Partitioned {
     if (!exists(partition)) return real.Parrived(request_, partition, flag);
     *flag = 1;
     if (!active || complete()) return MPI_SUCCESS;
-    std::atomic<Place>& place = places_[static_cast<size_t>(partition)];
-    if (place.load(std::memory_order_acquire) == Place::in_device) return MPI_SUCCESS;
+    std::atomic<Location>& location = locations_[static_cast<size_t>(partition)];
+    if (location.load(std::memory_order_acquire) == Location::in_device) return MPI_SUCCESS;
     if (int result = ask_host(partition, flag); result != MPI_SUCCESS || !*flag) return result;
-    Place expected = Place::in_host;
-    if (place.compare_exchange_strong(expected, Place::moving)) {
+    Location expected = Location::in_host;
+    if (location.compare_exchange_strong(expected, Location::moving)) {
       // If the copy fails, the receive tries it once more when it completes, and reports an error if that
       // fails too.
-      expected = copy_partitions(partition, 1) ? Place::in_device : Place::in_host;
-      if (expected == Place::in_device)
+      expected = copy_partitions(partition, 1) ? Location::in_device : Location::in_host;
+      if (expected == Location::in_device)
         set_in_device(partition);
       else
-        place.store(expected, std::memory_order_release);
+        location.store(expected, std::memory_order_release);
     }
-    *flag = expected == Place::in_device;
+    *flag = expected == Location::in_device;
     return MPI_SUCCESS;
   }
 
   Error clear_words_on(device::Stream stream) { return has_words() ? words_->clear_on(stream) : Error::none; }
 
  private:
-  enum class Place : uint8_t { in_host, moving, in_device };
+  enum class Location : uint8_t { in_host, moving, in_device };
 
   // Asks the host MPI only while its request is active. Later, every partition has arrived.
   int ask_host(int partition, int* flag) {
@@ -365,11 +365,12 @@ class PartitionedReceive : public Partitioned {
   }
 
   bool claim(int partition) override {
-    std::atomic<Place>& place = places_[static_cast<size_t>(partition)];
-    Place expected = place.load(std::memory_order_relaxed);
+    std::atomic<Location>& location = locations_[static_cast<size_t>(partition)];
+    Location expected = location.load(std::memory_order_relaxed);
     int arrived = 1;
-    if (expected != Place::in_host || ask_host(partition, &arrived) != MPI_SUCCESS || !arrived) return false;
-    return place.compare_exchange_strong(expected, Place::moving);
+    if (expected != Location::in_host || ask_host(partition, &arrived) != MPI_SUCCESS || !arrived)
+      return false;
+    return location.compare_exchange_strong(expected, Location::moving);
   }
 
   void end_run(Error state) override {
@@ -383,11 +384,11 @@ class PartitionedReceive : public Partitioned {
   }
 
   void set_in_device(int partition) {
-    places_[static_cast<size_t>(partition)].store(Place::in_device, std::memory_order_release);
+    locations_[static_cast<size_t>(partition)].store(Location::in_device, std::memory_order_release);
     if (words_) words_->set(partition);
   }
 
-  std::vector<std::atomic<Place>> places_;
+  std::vector<std::atomic<Location>> locations_;
 };
 
 // Returns null if the host MPI can handle the call alone, or refuses it.

@@ -7,7 +7,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/record.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/p2p/match_order.h"
 #include "mpi/p2p/probed_messages.h"
 
@@ -38,7 +38,7 @@ int improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
   note_uncounted_receive(MPI_ANY_SOURCE, MPI_ANY_TAG, comm);
   watch_forwarded();
   if (engine().busy()) engine().progress();
-  LookThenAsk together;
+  ProbeQueueLock together;
   if (engine().busy()) probed = take_probed(source, tag, comm);
   if (!probed) {
     int result = real.Improbe(source, tag, comm, flag, message, status);

@@ -22,12 +22,12 @@ namespace {
 Mutex messages_mutex;
 auto& look_then_ask = *new SharedMutex;                               // locked before `messages_mutex`
 auto& probed_queue = *new std::list<std::unique_ptr<ProbedMessage>>;  // for each source in order of arrival
-struct Handed {
+struct MessageHandle {
   MPI_Message handle;
   std::unique_ptr<ProbedMessage> probed;
   MPI_Request to_self = MPI_REQUEST_NULL;  // the send to self behind a handle of make_handle()
 };
-auto& handed = *new std::list<Handed>;
+auto& handed = *new std::list<MessageHandle>;
 
 auto find(int source, int tag, MPI_Comm comm) {
   return std::find_if(probed_queue.begin(), probed_queue.end(), [&](const auto& entry) {
@@ -47,11 +47,11 @@ std::atomic<uint32_t>* mark_of(const ProbedMessage& probed) {
 
 }  // namespace
 
-LookThenAsk::LookThenAsk() {
+ProbeQueueLock::ProbeQueueLock() {
   if (engine().threads()) look_then_ask.lock_shared();
 }
 
-LookThenAsk::~LookThenAsk() {
+ProbeQueueLock::~ProbeQueueLock() {
   if (engine().threads()) look_then_ask.unlock_shared();
 }
 
@@ -164,8 +164,8 @@ void note_handle(MPI_Message message, MPI_Comm comm) {
 
 std::unique_ptr<ProbedMessage> take_handle(MPI_Message* message) {
   std::lock_guard lock(messages_mutex);
-  auto found =
-      std::find_if(handed.begin(), handed.end(), [&](const Handed& h) { return h.handle == *message; });
+  auto found = std::find_if(handed.begin(), handed.end(),
+                            [&](const MessageHandle& h) { return h.handle == *message; });
   if (found == handed.end()) return nullptr;
   auto probed = std::move(found->probed);
   MPI_Request to_self = found->to_self;

@@ -28,12 +28,12 @@ struct ProbedMessage {
 // Held while a receive or a matched probe searches the queue and then calls the host MPI. No other thread may
 // add messages to the queue in between: this call would miss them or overtake them. Costs nothing unless
 // several threads may call MPI.
-class LookThenAsk {
+class ProbeQueueLock {
  public:
-  LookThenAsk();
-  ~LookThenAsk();
-  LookThenAsk(const LookThenAsk&) = delete;
-  LookThenAsk& operator=(const LookThenAsk&) = delete;
+  ProbeQueueLock();
+  ~ProbeQueueLock();
+  ProbeQueueLock(const ProbeQueueLock&) = delete;
+  ProbeQueueLock& operator=(const ProbeQueueLock&) = delete;
 };
 
 // The number of messages that were taken from the host MPI and not received yet.

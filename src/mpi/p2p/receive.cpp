@@ -8,7 +8,7 @@
 #include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/p2p/match_order.h"
 #include "mpi/p2p/probed_messages.h"
 #include "mpi/p2p/receive_operation.h"
@@ -17,8 +17,8 @@ namespace fairlead::mpi {
 namespace {
 
 template <auto blocking, class Count>
-int take(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-         MPI_Status* status) {
+int blocking_receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                     MPI_Status* status) {
   UserBuffer buffer{buf, count, datatype};
   auto host = [&] { return (real.*blocking)(buf, count, datatype, source, tag, comm, status); };
   if (!intercepting() || is_invalid(buf, count, datatype)) return host();
@@ -72,14 +72,14 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
     note_uncounted_receive(source, tag, comm);
     const int room = room_of(count, datatype);
     if (may_swallow_rts(room)) {
-      LookThenAsk together;
+      ProbeQueueLock together;
       MPI_Status ignored;
       if (!engine().busy() || !peek_probed(source, tag, comm, &ignored))
         return (real.*start)(buf, count, datatype, source, tag, comm, request);
     } else if (has_room_for_rts(room) && is_plain(datatype) && !engine().busy() && !recording()) {
       // A shorter one is not forwarded: while it is in flight it could not be watched, and senders would send
       // whole messages to this rank.
-      if (ForwardedReceives& forwarded = forwarded_receives(); forwarded.hold_off_rts()) {
+      if (ForwardedReceives& forwarded = forwarded_receives(); forwarded.block_rts()) {
         const int result = (real.*start)(buf, count, datatype, source, tag, comm, request);
         // MPICH 5 returns MPI_SUCCESS after an error handler of the program.
         if (result == MPI_SUCCESS && *request != MPI_REQUEST_NULL)

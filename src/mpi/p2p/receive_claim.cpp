@@ -59,8 +59,8 @@ ReceiveClaim::ReceiveClaim(const void* address, MPI_Count bytes, Receive receive
   if (taken) {
     may_collide_ = receive == Receive::to_be_posted && rts_may_come_to(longest);
     if (!may_collide_) {
-      hold_off_rts();
-      holds_off_ = true;
+      block_rts();
+      blocks_rts_ = true;
       may_collide_ = receive == Receive::to_be_posted && rts_may_come_to(longest);
     }
   }
@@ -72,7 +72,7 @@ ReceiveClaim::ReceiveClaim(const void* address, MPI_Count bytes, Receive receive
 ReceiveClaim& ReceiveClaim::operator=(ReceiveClaim&& other) noexcept {
   give_back();
   receives_ = std::exchange(other.receives_, nullptr);
-  holds_off_ = std::exchange(other.holds_off_, false);
+  blocks_rts_ = std::exchange(other.blocks_rts_, false);
   may_collide_ = std::exchange(other.may_collide_, false);
   return *this;
 }
@@ -90,9 +90,9 @@ void ReceiveClaim::give_back() {
     --receives_->all;
     if (!may_collide_) --receives_->receives_there;
   }
-  if (holds_off_) let_rts_come();
+  if (blocks_rts_) unblock_rts();
   receives_ = nullptr;
-  holds_off_ = may_collide_ = false;
+  blocks_rts_ = may_collide_ = false;
 }
 
 bool may_send_rts(int node_rank) {

@@ -40,7 +40,7 @@ class ReceiveClaim {
  private:
   struct Receives;
   Receives* receives_ = nullptr;
-  bool holds_off_ = false;  // RTS headers
+  bool blocks_rts_ = false;  // RTS headers
   bool may_collide_ = false;
 };
 

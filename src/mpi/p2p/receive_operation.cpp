@@ -6,20 +6,20 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/statistics.h"
 #include "device/classify.h"
-#include "device/small_copy.h"
+#include "device/copies/small_copy.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/abi/mutex.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
-#include "mpi/core/request.h"
-#include "mpi/core/stream_check.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/network/host_capability.h"
 #include "mpi/p2p/match_order.h"
 #include "mpi/p2p/probed_messages.h"
 #include "observe/per_thread.h"
+#include "observe/statistics.h"
 #include "p2p/rts_check.h"
 
 namespace fairlead::mpi {
@@ -122,7 +122,7 @@ int Receive::start() {
   } else if (matched_ == MPI_MESSAGE_NULL) {
     note_uncounted_receive(key_.source, key_.tag, comm_);
   }
-  LookThenAsk together;
+  ProbeQueueLock together;
   if (!probed_ && matched_ == MPI_MESSAGE_NULL && engine().busy())
     if (auto earlier = fairlead::mpi::take_probed(key_.source, key_.tag, comm_))
       take_probed(std::move(earlier));
@@ -137,11 +137,11 @@ int Receive::start() {
   if (result != MPI_SUCCESS)
     note_uncounted_receive(key_.source, key_.tag, comm_);
   else if (message_key_ && may_be_put_)
-    offer(allocation, sender);
+    post_for_put(allocation, sender);
   return result;
 }
 
-void Receive::offer(const device::Allocation& memory, int sender) {
+void Receive::post_for_put(const device::Allocation& memory, int sender) {
   if (!sequence_->program_computes || !layout_.contiguous || native_ || place_.is_anothers() || bytes() == 0)
     return;
   node::Node& node = *engine().node();
@@ -150,7 +150,7 @@ void Receive::offer(const device::Allocation& memory, int sender) {
   std::lock_guard lock(engine().mutex());
   in_progress_ = p2p::ReceiveInProgress(node_rank);
   if (in_progress_.one_of_few() && is_still_counted(key_.source, key_.tag, comm_))
-    posted_ = p2p::PostedBuffer::offer(node, node_rank, message_key_, memory, buffer_.address, bytes());
+    posted_ = p2p::PostedBuffer::post(node, node_rank, message_key_, memory, buffer_.address, bytes());
 }
 
 void Receive::watch(MPI_Request posted) {
@@ -307,7 +307,7 @@ void Receive::arrived_in_device(MPI_Count length) {
     }
     if (p2p::is_rts(bytes, sizeof bytes, engine().nonce())) return arrived(bytes, length);
   }
-  record_.took(Traffic::native, static_cast<uint64_t>(length));
+  record_.set_path(Traffic::native, static_cast<uint64_t>(length));
   over();
 }
 
@@ -355,7 +355,7 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
 }
 
 void Receive::end_transfer(Error error, Traffic path, uint64_t bytes, bool truncated) {
-  if (error == Error::none && !truncated) record_.took(path, bytes);
+  if (error == Error::none && !truncated) record_.set_path(path, bytes);
   if (error != Error::none || error_ != MPI_SUCCESS) {
     if (awaits_news()) return;
     error_ = MPI_ERR_OTHER;
@@ -392,7 +392,7 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
     return over();
   }
   count(Traffic::host_message_received, static_cast<uint64_t>(length));
-  record_.took(Traffic::host_message_received, static_cast<uint64_t>(length));
+  record_.set_path(Traffic::host_message_received, static_cast<uint64_t>(length));
   if (!layout_.contiguous) {
     if (!unpack_to_device(bytes, length, buffer_.address, buffer_.count, buffer_.datatype, layout_, device_))
       error_ = MPI_ERR_OTHER;
@@ -551,7 +551,7 @@ std::string words_of_receive(MPI_Count room, int source, int tag, MPI_Count came
 
 }  // namespace
 
-std::string Receive::in_words() const {
+std::string Receive::description() const {
   const bool matched = step_ == Step::over && key_.source == MPI_ANY_SOURCE;
   return words_of_receive(layout_.bytes, matched ? status_.MPI_SOURCE : key_.source,
                           matched ? status_.MPI_TAG : key_.tag, came_bytes_) +

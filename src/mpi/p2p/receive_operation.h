@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "device/small_copy.h"
+#include "device/copies/small_copy.h"
 #include "mpi/core/operation.h"
 #include "mpi/datatype/first_bytes.h"
 #include "mpi/network/pipelined_receive.h"
@@ -33,9 +33,9 @@ class Receive : public Operation {
   // A persistent receive into host memory has a persistent host request, which `init` makes.
   template <class Init>
   int make_persistent(Init init) {
-    HostDestination place;
-    if (int result = choose_host_buffer(&place); result != MPI_SUCCESS) return result;
-    return init(place.address, place.count, place.datatype, &own_request_);
+    HostDestination destination;
+    if (int result = choose_host_buffer(&destination); result != MPI_SUCCESS) return result;
+    return init(destination.address, destination.count, destination.datatype, &own_request_);
   }
   // In place of start(): the host MPI has this receive already, into the user's buffer. The message is no RTS
   // header if it has arrived.
@@ -64,7 +64,7 @@ class Receive : public Operation {
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   void cancel() override;
-  std::string in_words() const override;
+  std::string description() const override;
 
   // Only a receive into host memory has one.
   MPI_Request own_handle() const override {
@@ -87,7 +87,7 @@ class Receive : public Operation {
   int choose_host_buffer(HostDestination* destination);
   bool uses_bounce_buffer() const;
   int post();
-  void offer(const device::Allocation& memory, int sender);
+  void post_for_put(const device::Allocation& memory, int sender);
   bool host_is_done();
   void take_host_message();
   void arrived(const unsigned char* bytes, MPI_Count length);

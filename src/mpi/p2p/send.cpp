@@ -7,7 +7,7 @@
 
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/p2p/match_order.h"
 #include "mpi/p2p/send_operation.h"
 

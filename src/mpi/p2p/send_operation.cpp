@@ -8,17 +8,17 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/statistics.h"
 #include "device/classify.h"
-#include "device/small_copy.h"
+#include "device/copies/small_copy.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
-#include "mpi/core/stream_check.h"
 #include "mpi/datatype/type_origin.h"
 #include "mpi/network/host_capability.h"
 #include "mpi/p2p/match_order.h"
 #include "mpi/p2p/receive_claim.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 
@@ -72,7 +72,7 @@ int Send::start_counted(const p2p::MessageKey& key, int receiver) {
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is left to the host MPI",
              static_cast<unsigned long long>(bytes), dest_, tag_);
     count(Traffic::native, bytes);
-    record_.took(Traffic::native, bytes);
+    record_.set_path(Traffic::native, bytes);
     begin_flow(buffer_.count, buffer_.datatype, dest_, tag_, comm_);
     return post(buffer_.address, buffer_.count, buffer_.datatype);
   }
@@ -137,7 +137,7 @@ int Send::start_pipeline(int receiver, const packing::View& view, int device) {
     std::lock_guard lock(engine().mutex());
     uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
     pipeline_ = std::make_unique<PipelinedSend>(receiver, view, bytes, device, early());
-    record_.took(Traffic::network, bytes);
+    record_.set_path(Traffic::network, bytes);
     send_rts(pipeline_->rts());
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is stream %u",
              static_cast<unsigned long long>(bytes), dest_, tag_, pipeline_->rts().number);
@@ -179,7 +179,7 @@ int Send::send_as_host_message(const device::Allocation& allocation, Fallback wh
            static_cast<long long>(layout.bytes), dest_, tag_);
   count(why);
   count(Traffic::host_message_sent, static_cast<uint64_t>(layout.bytes));
-  record_.took(Traffic::host_message_sent, static_cast<uint64_t>(layout.bytes));
+  record_.set_path(Traffic::host_message_sent, static_cast<uint64_t>(layout.bytes));
   begin_flow(layout.bytes, MPI_BYTE, dest_, tag_, comm_);
   staged_bytes_ = layout.bytes;
   bool copied;
@@ -228,7 +228,7 @@ void Send::advance() {
   if (early()) {
     if (held()) return;
     gate_ = {};
-    if (rendezvous_) rendezvous_->offer();
+    if (rendezvous_) rendezvous_->make_available();
   }
   if (rendezvous_) {
     rendezvous_->advance();
@@ -257,7 +257,7 @@ void Send::advance() {
   if (mode_ == SendMode::synchronous && rendezvous_ && !rendezvous_->finished() &&
       rendezvous_->matched_by_probe())
     return;
-  if (sent || let_go()) complete_.store(true, std::memory_order_release);
+  if (sent || complete_eagerly()) complete_.store(true, std::memory_order_release);
 }
 
 // For a synchronous pipelined message (M4). The receiver takes the first chunk as soon as a receive has the
@@ -278,7 +278,7 @@ bool Send::receive_has_started() {
 
 // Completes a small message staged through host memory when its receiver is late: the bytes are in memory of
 // Fairlead's, which network::keep() holds until the host MPI has sent them.
-bool Send::let_go() {
+bool Send::complete_eagerly() {
   auto since = waiting_since_.load(std::memory_order_relaxed);
   bool standard = mode_ == SendMode::standard || mode_ == SendMode::ready;
   if (!standard || !staged_.data() || since == never ||
@@ -332,7 +332,7 @@ int Send::finish(MPI_Status* status) {
   return raise(failed() ? failure_ : MPI_ERR_OTHER);
 }
 
-std::string Send::in_words() const {
+std::string Send::description() const {
   return "a send of " + bytes_in_words(layout_.bytes) + peer_in_words(" to", dest_, tag_) +
          overrun(buffer_.address, layout_);
 }
@@ -345,7 +345,7 @@ void Send::describe(MPI_Status* status) {
 std::unique_ptr<p2p::RendezvousSend> Send::take_unfinished_rendezvous() {
   lost_ |= rendezvous_ && rendezvous_->failed();
   if (pipeline_) network::keep(std::move(pipeline_));
-  if (rendezvous_) record_.took(rendezvous_->path(), rendezvous_->bytes());
+  if (rendezvous_) record_.set_path(rendezvous_->path(), rendezvous_->bytes());
   if (rendezvous_ && rendezvous_->finished()) rendezvous_.reset();
   return std::move(rendezvous_);
 }

@@ -41,7 +41,7 @@ class Send : public Operation {
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::unique_ptr<p2p::RendezvousSend> take_unfinished_rendezvous() override;
-  std::string in_words() const override;
+  std::string description() const override;
 
   // Copies the bytes out of the user's buffer before start() returns (MPI_Sendrecv_replace).
   void buffer_at_once() { buffer_at_once_ = true; }
@@ -57,7 +57,7 @@ class Send : public Operation {
   int send_as_host_message(const device::Allocation& allocation, Fallback why);
   int post(const void* address, MPI_Count count, MPI_Datatype datatype);
   void flush_if_late();
-  bool let_go();
+  bool complete_eagerly();
   bool receive_has_started();
 
   SendMode mode_;

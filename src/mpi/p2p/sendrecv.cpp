@@ -8,7 +8,7 @@
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/p2p/match_order.h"
 #include "mpi/p2p/receive_operation.h"
 #include "mpi/p2p/sendrecv_operation.h"

@@ -4,7 +4,7 @@
 
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/p2p/match_order.h"
 
 namespace fairlead::mpi {
@@ -69,7 +69,7 @@ int SendReceive::send_from_host() {
                          from_.tag, comm_, &message_);
 }
 
-std::string SendReceive::in_words() const {
+std::string SendReceive::description() const {
   return "a send-receive" + peer_in_words(" to", from_.peer, from_.tag);
 }
 

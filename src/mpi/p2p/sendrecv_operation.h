@@ -42,7 +42,7 @@ class SendReceive : public Operation {
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
   std::unique_ptr<p2p::RendezvousSend> take_unfinished_rendezvous() override;
-  std::string in_words() const override;
+  std::string description() const override;
 
  private:
   int start_sending();

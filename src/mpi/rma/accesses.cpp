@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/core/interception.h"
-#include "mpi/core/stream_check.h"
 #include "mpi/network/network.h"
 #include "mpi/rma/accumulate_op.h"
 #include "rma/dead_owner.h"
@@ -149,7 +149,7 @@ void Access::end() {
   if (bytes_ > 0) {
     const Traffic path = by_messages_ ? Traffic::rma_by_messages : Traffic::rma_mapped;
     count(path, bytes_);
-    record_.took(path, bytes_);
+    record_.set_path(path, bytes_);
   }
   record_.end();
   over_.store(true, std::memory_order_release);

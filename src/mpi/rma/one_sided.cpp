@@ -4,7 +4,7 @@
 
 #include "mpi/core/error_handler.h"
 #include "mpi/core/operation.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/datatype/reduction_types.h"
 
 namespace fairlead::mpi {
@@ -22,7 +22,7 @@ class AccessName {
         rank_(call.target_rank),
         disp_(call.target_disp) {}
   // "an access of 8 bytes to rank 1 at displacement 64"
-  std::string in_words() const {
+  std::string description() const {
     return "an access of " + (bytes_ >= 0 ? bytes_in_words(bytes_) : "no valid bytes") + " to rank " +
            std::to_string(rank_) + " at displacement " + std::to_string(disp_);
   }
@@ -75,7 +75,7 @@ class RequestedAccess : public Operation {
   int start() override {
     begin();
     const int error = access_ ? window_->epochs().start_access(access_) : MPI_SUCCESS;
-    return error == MPI_SUCCESS ? error : window_->raise(error, name_.in_words());
+    return error == MPI_SUCCESS ? error : window_->raise(error, name_.description());
   }
   void advance() override {
     if (access_) access_->advance();
@@ -90,10 +90,10 @@ class RequestedAccess : public Operation {
     describe(status);
     record_.end();
     const int error = failed() ? failure_ : access_ ? access_->error() : MPI_SUCCESS;
-    return error == MPI_SUCCESS ? error : window_->raise(error, name_.in_words());
+    return error == MPI_SUCCESS ? error : window_->raise(error, name_.description());
   }
   void describe(MPI_Status* status) override { set_empty(status); }
-  std::string in_words() const override { return name_.in_words(); }
+  std::string description() const override { return name_.description(); }
 
  private:
   std::shared_ptr<Window> window_;
@@ -113,7 +113,7 @@ int detail::access_window(const AccessCall& call, const std::shared_ptr<Window>&
   if (error == MPI_SUCCESS && call.request)
     return hand_out(std::make_unique<RequestedAccess>(window, access, AccessName(call)), call.request);
   if (error == MPI_SUCCESS && access) error = window->epochs().start_access(access);
-  return error == MPI_SUCCESS ? error : window->raise(error, AccessName(call).in_words());
+  return error == MPI_SUCCESS ? error : window->raise(error, AccessName(call).description());
 }
 
 }  // namespace fairlead::mpi

@@ -7,15 +7,15 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/statistics.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/coll/staging.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/p2p/kept_type.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 
@@ -35,7 +35,7 @@ class Staged {
       add(&result_, call.result_addr, call.result_count, call.result_datatype);
       if (result_.on_device() && !is_plain(call.result_datatype)) {
         kept_.emplace(call.result_datatype);
-        for (Block& block : result_.blocks) block.datatype = kept_->get();
+        for (CollectiveBlock& block : result_.blocks) block.datatype = kept_->get();
       }
     }
   }
@@ -138,7 +138,7 @@ class StagedOperation : public Operation {
     return raise_on(staged_->win);
   }
   void describe(MPI_Status* status) override { set_empty(status); }
-  std::string in_words() const override { return copy_through_host; }
+  std::string description() const override { return copy_through_host; }
 
  private:
   std::shared_ptr<Staged> staged_;

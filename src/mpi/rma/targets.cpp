@@ -12,7 +12,7 @@
 #include "device/classify.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/interception.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/failures/failures.h"
 #include "transport/peer.h"
 

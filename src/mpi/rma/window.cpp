@@ -14,7 +14,7 @@
 #include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/failures/failures.h"
 
 namespace fairlead::mpi {

@@ -13,7 +13,7 @@
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/p2p/kept_type.h"
 #include "mpi/p2p/partitioned.h"
 #include "mpi/p2p/receive_operation.h"
@@ -51,7 +51,7 @@ UserBuffer classified(void* buf, MPI_Count count, MPI_Datatype datatype, bool ex
   return buffer;
 }
 
-Work send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+EnqueuedWork send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
     return count > INT_MAX ? fairlead_Isend_c(buf, count, type->get(), dest, tag, comm, request)
                            : MPI_Isend(buf, static_cast<int>(count), type->get(), dest, tag, comm, request);
@@ -69,7 +69,7 @@ Work send(const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int
   return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
 }
 
-Work receive(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm) {
+EnqueuedWork receive(void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm) {
   auto start = [=, type = keep(datatype)](MPI_Request* request) {
     return count > INT_MAX ? fairlead_Irecv_c(buf, count, type->get(), source, tag, comm, request)
                            : MPI_Irecv(buf, static_cast<int>(count), type->get(), source, tag, comm, request);
@@ -122,7 +122,7 @@ int enqueue_collective(Function function, const CollectiveCall& call) {
   if (const auto result = enqueue_in_stream(call)) return *result;
   for (const void* buffer : {call.sendbuf, static_cast<const void*>(call.recvbuf)})
     (void)is_device(buffer);  // as classified()
-  Work works[] = {{start_of(function, call)}};
+  EnqueuedWork works[] = {{start_of(function, call)}};
   return enqueue(call.comm, works);
 }
 
@@ -153,7 +153,7 @@ FAIRLEAD_ENQUEUE_AS(Send_enqueue_c,
                     (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
                      MPI_Comm comm),
                     (buf, count, datatype, dest, tag, comm)) {
-  Work works[] = {send(buf, count, datatype, dest, tag, comm)};
+  EnqueuedWork works[] = {send(buf, count, datatype, dest, tag, comm)};
   return enqueue(comm, works);
 }
 FAIRLEAD_ENQUEUE(Send, (const void* buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm),
@@ -164,7 +164,7 @@ FAIRLEAD_ENQUEUE_AS(Recv_enqueue_c,
                     (void* buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
                      MPI_Status* status),
                     (buf, count, datatype, source, tag, comm, status)) {
-  Work works[] = {receive(buf, count, datatype, source, tag, comm)};
+  EnqueuedWork works[] = {receive(buf, count, datatype, source, tag, comm)};
   return enqueue(comm, works, status);
 }
 FAIRLEAD_ENQUEUE(Recv,
@@ -215,8 +215,8 @@ FAIRLEAD_ENQUEUE(Sendrecv,
                   MPI_Status* status),
                  (sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source, recvtag,
                   comm, status)) {
-  Work works[] = {receive(recvbuf, recvcount, recvtype, source, recvtag, comm),
-                  send(sendbuf, sendcount, sendtype, dest, sendtag, comm)};
+  EnqueuedWork works[] = {receive(recvbuf, recvcount, recvtype, source, recvtag, comm),
+                          send(sendbuf, sendcount, sendtype, dest, sendtag, comm)};
   return enqueue(comm, works, status);
 }
 FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm)) {
@@ -229,6 +229,6 @@ FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm))
   if (const auto mine = stream_communicator(comm))
     if (clear_arrivals(*request, mine->stream->stream()) != fairlead::device::Error::none)
       return raise_error(comm, MPI_ERR_OTHER, "the start");
-  return enqueue(comm, Work{start, nullptr, true}, request);
+  return enqueue(comm, EnqueuedWork{start, nullptr, true}, request);
 }
 #include "mpi/stream/generated/enqueued_collectives.inc"

@@ -9,16 +9,16 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "device/buffer_pool.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
+#include "device/copies/small_copy.h"
 #include "device/pinned_buffer.h"
-#include "device/small_copy.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
 #include "mpi/core/record.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/network/network.h"
 #include "mpi/stream/cells.h"
 #include "transport/peer.h"
@@ -435,7 +435,7 @@ void GpuStream::report_stall(int seconds) {
       LogLevel::warn,
       "a GPU stream has been waiting for %d s for %s; causes besides a late partner: docs/use/streams.md, "
       "\"What can hang\"",
-      seconds, operation ? operation->in_words().c_str() : "an operation of the host MPI");
+      seconds, operation ? operation->description().c_str() : "an operation of the host MPI");
 }
 
 bool GpuStream::is_in_graphs() {

@@ -39,7 +39,7 @@ constexpr int try_again = -2;
 using StartEarly = std::function<int(StreamGate, Operation**)>;
 
 // What a call enqueues.
-struct Work {
+struct EnqueuedWork {
   StartOperation start;
   StartEarly start_early = nullptr;
   bool is_message = false;

@@ -10,10 +10,9 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/statistics.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
 #include "device/waiting_calls.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/host_support.h"
@@ -26,6 +25,7 @@
 #include "mpi/failures/failures.h"
 #include "mpi/p2p/kept_type.h"
 #include "mpi/stream/cells.h"
+#include "observe/statistics.h"
 #include "transport/peer.h"
 
 namespace fairlead::mpi {
@@ -93,7 +93,7 @@ char* StreamCollective::place(char* scratch, int which, uint64_t most) {
 
 // Valid arguments give the same on all ranks.
 bool StreamCollective::takes(const CollectiveCall& call) const {
-  const Shape& shape = call.shape();
+  const CollectiveShape& shape = call.shape();
   if (call.root < 0 || call.root >= ranks_) return false;
   if (shape.sent == Blocks::none) return true;
   if (!shape.is_even()) return false;
@@ -157,7 +157,7 @@ Error StreamCollective::take(device::Stream stream, const Plan& plan) const {
   if (plan.by_blocks)
     return kernels::launch_copies(device_, stream, plan.taken.data(), plan.taken.size(), blocks_at_most,
                                   signal, &exchange);
-  const Shape& shape = *plan.shape;
+  const CollectiveShape& shape = *plan.shape;
   const uint64_t mine = is_for_each(shape.sent) ? plan.unit * static_cast<uint64_t>(me_) : 0;
   auto source = [&](int rank) { return place(scratches_[static_cast<size_t>(rank)], 0, most_) + mine; };
   if (shape.reduces() && plan.result) {
@@ -216,7 +216,7 @@ device::Graph StreamCollective::record(const Plan& plan) {
 }
 
 // A local collective: the only nonblocking function of MPI that moves bytes between two layouts.
-Work StreamCollective::moving(const Buffer& from, const Buffer& to) const {
+EnqueuedWork StreamCollective::moving(const Buffer& from, const Buffer& to) const {
   return {[=, self = self_, from_type = std::make_shared<KeptType>(from.datatype),
            to_type = std::make_shared<KeptType>(to.datatype)](MPI_Request* request) {
     return MPI_Ialltoall(from.address, static_cast<int>(from.count), from_type->get(), to.address,
@@ -229,7 +229,7 @@ StreamCollective::Buffer StreamCollective::packed(char* address, uint64_t bytes)
 }
 
 std::optional<int> StreamCollective::enqueue(const CollectiveCall& call, const ByCpu& by_cpu) {
-  const Shape& shape = call.shape();
+  const CollectiveShape& shape = call.shape();
   if (!shape.knows_lengths()) return enqueue_blocks(call, by_cpu);
   if (!takes(call)) return std::nullopt;
   const uint64_t unit =
@@ -245,7 +245,7 @@ std::optional<int> StreamCollective::enqueue(const CollectiveCall& call, const B
   plan.memory[1] = result.memory;
   if (shape.reduces()) kernel_for(call.op, call.recvtype, &plan.op, &plan.element);
 
-  std::vector<Work> before, after;
+  std::vector<EnqueuedWork> before, after;
   if (input_moves) before.push_back(moving(input, packed(moved(), input.bytes)));
   if (result_moves) after.push_back(moving(packed(moved(), result.bytes), result));
   const int error = submit(plan, call.comm, by_cpu, std::move(before), std::move(after));
@@ -253,8 +253,8 @@ std::optional<int> StreamCollective::enqueue(const CollectiveCall& call, const B
   return error;
 }
 
-int StreamCollective::submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cpu, std::vector<Work> before,
-                             std::vector<Work> after) {
+int StreamCollective::submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cpu,
+                             std::vector<EnqueuedWork> before, std::vector<EnqueuedWork> after) {
   begin_enqueuing();
   int mpi_error = before.empty() ? MPI_SUCCESS : by_cpu(std::move(before));
   Error error = Error::none;

@@ -43,7 +43,7 @@ class StreamCollective {
 
   // Enqueues the call, and returns an MPI error code; nullopt if the CPU must do it, which for valid
   // arguments is the same on all ranks. `by_cpu` enqueues operations of the CPU that move bytes.
-  using ByCpu = std::function<int(std::vector<Work>)>;
+  using ByCpu = std::function<int(std::vector<EnqueuedWork>)>;
   std::optional<int> enqueue(const CollectiveCall& call, const ByCpu& by_cpu);
 
   // Has the stream passed all calls outside graphs?
@@ -78,7 +78,7 @@ class StreamCollective {
   };
   // What a call does, in terms of addresses.
   struct Plan {
-    const Shape* shape = nullptr;
+    const CollectiveShape* shape = nullptr;
     int root = 0;
     const void* input = nullptr;
     uint64_t input_bytes = 0, unit = 0;  // of the input, and of a block
@@ -105,9 +105,9 @@ class StreamCollective {
   void connect(const std::vector<Offer>& offers);
   bool takes(const CollectiveCall& call) const;
   std::optional<int> enqueue_blocks(const CollectiveCall& call, const ByCpu& by_cpu);
-  int submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cpu, std::vector<Work> before,
-             std::vector<Work> after);
-  Work moving(const Buffer& from, const Buffer& to) const;
+  int submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cpu, std::vector<EnqueuedWork> before,
+             std::vector<EnqueuedWork> after);
+  EnqueuedWork moving(const Buffer& from, const Buffer& to) const;
   static Buffer packed(char* address, uint64_t bytes);
   Buffer input_of(const CollectiveCall& call, uint64_t unit) const;
   Buffer result_of(const CollectiveCall& call, uint64_t unit) const;

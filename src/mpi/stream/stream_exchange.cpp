@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "base/statistics.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/p2p/kept_type.h"
 #include "mpi/stream/stream_collective.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 
@@ -19,7 +19,7 @@ std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, 
   Regions regions = regions_of(call, position_);
   if (regions.error() != MPI_SUCCESS) return std::nullopt;
   if (call.gathers_from_neighbors() && !regions.read.blocks.empty()) {
-    const Block same = regions.read.blocks.front();
+    const CollectiveBlock same = regions.read.blocks.front();
     regions.read.blocks.clear();
     for (size_t number = 0; number < edges.out.size(); ++number)
       if (edges.out[number] != MPI_PROC_NULL)
@@ -27,7 +27,7 @@ std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, 
   }
 
   Plan plan{.by_blocks = true};
-  std::vector<Work> before, after;
+  std::vector<EnqueuedWork> before, after;
   uint64_t all = 0;
   // Where kernels find the block, or put it.
   auto address_for_kernel = [&](Buffer* block, size_t number, bool sent) {
@@ -44,11 +44,11 @@ std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, 
       after.push_back(moving(there, *block));
     return between;
   };
-  auto buffer_of = [](const Region& region, const Block& block) {
+  auto buffer_of = [](const Region& region, const CollectiveBlock& block) {
     return Buffer{at_offset(region.address, block.offset), block.count, block.datatype,
                   static_cast<uint64_t>(packed_bytes(block.count, block.datatype))};
   };
-  for (const Block& block : regions.read.blocks) {
+  for (const CollectiveBlock& block : regions.read.blocks) {
     Buffer buffer = buffer_of(regions.read, block);
     const int number = static_cast<int>(block.index), rank = edges.out[block.index];
     if (buffer.bytes <= edges.most) {
@@ -62,7 +62,7 @@ std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, 
                            request);
         }});
   }
-  for (const Block& block : regions.written.blocks) {
+  for (const CollectiveBlock& block : regions.written.blocks) {
     Buffer buffer = buffer_of(regions.written, block);
     const auto [rank, number] = edges.in[block.index];
     if (buffer.bytes <= edges.most) {

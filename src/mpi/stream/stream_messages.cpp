@@ -7,14 +7,14 @@
 #include <type_traits>
 
 #include "base/options.h"
-#include "base/statistics.h"
 #include "mpi/abi/host_support.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
-#include "mpi/core/request.h"
-#include "mpi/core/stream_check.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/datatype/elements.h"
 #include "mpi/p2p/kept_type.h"
+#include "observe/statistics.h"
 
 #if !defined(OPEN_MPI)
 
@@ -37,7 +37,7 @@ class StreamMessage : public Operation {
     begin();
     const Traffic path = sends_ ? Traffic::host_message_sent : Traffic::host_message_received;
     count(path, elements_.bytes());
-    record_.took(path, elements_.bytes());
+    record_.set_path(path, elements_.bytes());
     return image_.valid() ? host_(image_.address(), type_.get(), &message_) : raise(MPI_ERR_OTHER);
   }
   // Raises nothing: the engine's mutex is held.
@@ -60,7 +60,7 @@ class StreamMessage : public Operation {
     return stored ? result : raise(MPI_ERR_OTHER);
   }
   void describe(MPI_Status* status) override { *status = status_; }
-  std::string in_words() const override {
+  std::string description() const override {
     return "a message of " + bytes_in_words(elements_.layout().bytes) + " between streams";
   }
 

@@ -21,13 +21,13 @@
 #include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 
 namespace fairlead::mpi {
 namespace {
 
 // What a request of MPIX_Isend_enqueue() stands for, or a persistent one that was started on a stream.
-struct Handed {
+struct EnqueuedRequest {
   MPI_Comm comm = MPI_COMM_NULL;
   std::shared_ptr<GpuStream> stream;
   std::shared_ptr<Enqueued> operation;
@@ -39,7 +39,7 @@ struct Registry {
   std::map<MPI_Comm, std::shared_ptr<StreamCommunicator>> communicators;
   // By the communicator that they were created with; it may be freed before.
   std::map<MPI_Win, std::weak_ptr<StreamCommunicator>> windows;
-  std::map<MPI_Request, Handed> requests;
+  std::map<MPI_Request, EnqueuedRequest> requests;
   std::vector<MPI_Request> unused_handles;
   int keyval = MPI_KEYVAL_INVALID;
 };
@@ -205,7 +205,7 @@ static void give_back_handle(MPI_Request* handle) {
   registry.unused_handles.push_back(std::exchange(*handle, MPI_REQUEST_NULL));
 }
 
-static std::shared_ptr<Enqueued> operation_of(const StreamCommunicator& mine, Work work) {
+static std::shared_ptr<Enqueued> operation_of(const StreamCommunicator& mine, EnqueuedWork work) {
   auto operation = std::make_shared<Enqueued>();
   operation->start = std::move(work.start);
   operation->start_early = std::move(work.start_early);
@@ -255,18 +255,18 @@ static int refuse_without_stream(MPI_Comm comm) {
       "has a stream)");
 }
 
-int enqueue(MPI_Comm comm, std::span<Work> works, MPI_Status* status, PartOfCall part) {
+int enqueue(MPI_Comm comm, std::span<EnqueuedWork> works, MPI_Status* status, PartOfCall part) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine) return refuse_without_stream(comm);
   GpuStream::Operations operations;
-  for (Work& work : works) operations.push_back(operation_of(*mine, std::move(work)));
+  for (EnqueuedWork& work : works) operations.push_back(operation_of(*mine, std::move(work)));
   Enqueued& first = *operations.front();
   first.status = status;
   if (first.ended && status != MPI_STATUS_IGNORE) *status = first.result;
   return enqueue_on(*mine, comm, raise_error, GpuStream::Waits::always, std::move(operations), part);
 }
 
-int enqueue(MPI_Comm comm, Work work, MPI_Request* request) {
+int enqueue(MPI_Comm comm, EnqueuedWork work, MPI_Request* request) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine) return refuse_without_stream(comm);
   auto operation = operation_of(*mine, std::move(work));
@@ -305,7 +305,7 @@ std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
   const int earlier = mine->errors->code.exchange(MPI_SUCCESS);
   if (earlier != MPI_SUCCESS)
     return raise_error(call.comm, earlier, "an operation that was enqueued earlier");
-  return collective->enqueue(call, [&](std::vector<Work> works) {
+  return collective->enqueue(call, [&](std::vector<EnqueuedWork> works) {
     return enqueue(call.comm, works, MPI_STATUS_IGNORE, PartOfCall::second);
   });
 }
@@ -320,7 +320,7 @@ static int wait_in_host(MPI_Request* request, MPI_Status* status) {
 
 // Waits for operations of one stream that follow each other in one step.
 int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Status*(int)>& status_of) {
-  std::vector<Handed> handed;
+  std::vector<EnqueuedRequest> handed;
   int first = MPI_SUCCESS;
   auto note = [&first](int error) {
     if (first == MPI_SUCCESS) first = error;
@@ -328,7 +328,7 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
   auto wait = [&] {
     if (handed.empty()) return;
     std::vector<std::shared_ptr<Enqueued>> operations;
-    for (const Handed& one : handed) operations.push_back(one.operation);
+    for (const EnqueuedRequest& one : handed) operations.push_back(one.operation);
     const MPI_Comm comm = handed.front().comm;
     if (handed.front().stream->wait(operations) != device::Error::none)
       note(raise_error(stream_communicator(comm) ? comm : comm_of_no_object(), MPI_ERR_OTHER, "the wait"));
@@ -350,7 +350,7 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
       note(wait_in_host(&requests[i], status));
       continue;
     }
-    Handed& one = found.mapped();
+    EnqueuedRequest& one = found.mapped();
     if (status != MPI_STATUS_IGNORE) one.stream->store_status(*one.operation, status);
     if (!one.persistent) give_back_handle(&requests[i]);
     if (!handed.empty() && handed.front().stream != one.stream) wait();

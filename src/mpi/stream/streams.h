@@ -34,11 +34,11 @@ void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle h
 // What is in `works` is moved from. `status`: of the first one. Returns an MPI error code: of this call, or
 // the first one of an earlier operation on the communicator, unless this is the second part of a call.
 enum class PartOfCall { first, second };
-int enqueue(MPI_Comm comm, std::span<Work> works, MPI_Status* status = MPI_STATUS_IGNORE,
+int enqueue(MPI_Comm comm, std::span<EnqueuedWork> works, MPI_Status* status = MPI_STATUS_IGNORE,
             PartOfCall part = PartOfCall::first);
 // The stream goes on at once. `request` is for wait_enqueued(): a persistent one, which the operation starts,
 // or MPI_REQUEST_NULL, which becomes a handle.
-int enqueue(MPI_Comm comm, Work work, MPI_Request* request);
+int enqueue(MPI_Comm comm, EnqueuedWork work, MPI_Request* request);
 // The same on the stream of the communicator that the window was created with. Where the stream does not
 // wait, nobody learns when the operation is complete; its start must not leave a request then.
 int enqueue_on_window(MPI_Win win, bool waits, StartOperation start);

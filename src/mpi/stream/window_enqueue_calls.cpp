@@ -8,7 +8,7 @@
 
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/p2p/kept_type.h"
 #include "mpi/rma/window.h"
 #include "mpi/stream/streams.h"
@@ -24,7 +24,7 @@ class Flush : public Operation {
   int start() override {
     begin();
     if (const int error = window_->epochs().may_flush(target_); error != MPI_SUCCESS)
-      return window_->raise(error, in_words());
+      return window_->raise(error, description());
     std::lock_guard lock(engine().mutex());
     last_ = window_->accesses().started();
     return MPI_SUCCESS;
@@ -43,10 +43,10 @@ class Flush : public Operation {
   int finish(MPI_Status* status) override {
     describe(status);
     record_.end();
-    return error_ == MPI_SUCCESS ? MPI_SUCCESS : window_->raise(error_, in_words());
+    return error_ == MPI_SUCCESS ? MPI_SUCCESS : window_->raise(error_, description());
   }
   void describe(MPI_Status* status) override { set_empty(status); }
-  std::string in_words() const override {
+  std::string description() const override {
     return target_ == all_targets ? "a flush of all ranks" : "a flush of rank " + std::to_string(target_);
   }
 

@@ -14,8 +14,8 @@
 #include <string_view>
 #include <thread>
 
-#include "bench/mpi/channel.h"
-#include "bench/mpi/collective_channel.h"
+#include "bench/mpi/collectives/collective_channel.h"
+#include "bench/mpi/messages/channel.h"
 #include "bench/mpi/ranks.h"
 #include "bench/timing.h"
 #include "common/terminal.h"
@@ -27,7 +27,7 @@ namespace {
 constexpr int (*runs[])(const BenchArguments&, Ranks&) = {
 #define FAIRLEAD_IN_RANKS(id, name, ranks, run, ...) run,
 #define FAIRLEAD_ALONE(...) nullptr,
-#include "bench/benchmarks.def"
+#include "bench/options/benchmarks.def"
 };
 
 int run_in_ranks(const BenchArguments& arguments) {

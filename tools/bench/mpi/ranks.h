@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/arguments.h"
+#include "bench/options/arguments.h"
 #include "bench/report.h"
 
 namespace fairlead::tools {
@@ -89,6 +89,6 @@ struct Ranks {
 };
 
 #define FAIRLEAD_IN_RANKS(id, name, number, run, ...) int run(const BenchArguments& arguments, Ranks& ranks);
-#include "bench/benchmarks.def"
+#include "bench/options/benchmarks.def"
 
 }  // namespace fairlead::tools

@@ -16,7 +16,7 @@
 
 #include "bench/buffer.h"
 #include "bench/message_report.h"
-#include "bench/mpi/channel.h"
+#include "bench/mpi/messages/channel.h"
 #include "bench/mpi/ranks.h"
 #include "bench/timing.h"
 

@@ -39,10 +39,10 @@ def heat_map(name, rows):
     title, unit, size, of = QUANTITIES_OF_PAIRS[name]
     values = {(row["from"], row["to"]): of(row) for row in rows}
     links = {(row["from"], row["to"]): row["link"] for row in rows} if name == "bandwidth" else {}
-    return HeatMap(f"{title} ({unit}), {in_words(rows[0][size])}", name == "latency", values, links)
+    return HeatMap(f"{title} ({unit}), {description(rows[0][size])}", name == "latency", values, links)
 
 
-def in_words(size):
+def description(size):
     return size_text(size) + " B" * (size < 1024)
 
 

@@ -49,17 +49,17 @@ def unit_of(value, units):
     return next((unit for unit in units if value >= unit[1]), units[-1])
 
 
-def in_words(value, units):
+def description(value, units):
     name, scale = unit_of(value, units)
     return f"{number_text(float(f'{value / scale:.3g}'))} {name}"
 
 
 def time_text(seconds):
-    return in_words(seconds, TIME_UNITS)
+    return description(seconds, TIME_UNITS)
 
 
 def bytes_text(size):
-    return in_words(size, BYTE_UNITS)
+    return description(size, BYTE_UNITS)
 
 
 def count_text(count, word):

@@ -105,7 +105,7 @@ def label_tracks(axes, tracks, row):
     axes.tick_params(axis="y", length=0)
 
 
-def in_words(time):
+def description(time):
     """Microseconds in the largest unit of which there is one."""
     return next(f"{time / scale:g} {name}" for name, scale in UNITS if time >= scale or scale == 1)
 
@@ -128,7 +128,7 @@ def draw(path, trace, span=None):
     what = os.path.basename(path)
     messages = f"{about.get('flow_events', '?')} messages"
     if span:
-        what += f", {in_words(span[0])} to {in_words(span[1])} of {in_words(float(f'{end - start:.4g}'))}"
+        what += f", {description(span[0])} to {description(span[1])} of {description(float(f'{end - start:.4g}'))}"
         messages = f"{len(lines)} of {messages} are seen"
     caption = (f"{what}: {about.get('ranks', '?')} ranks, {messages}"
                + (f"; {about['dropped_events']} events were dropped" if about.get("dropped_events") else ""))
@@ -175,7 +175,7 @@ def laid_out(caption, tracks, seen, colours, rows, lines, window):
     axes.xaxis.set_major_formatter(matplotlib.ticker.FuncFormatter(lambda t, _: f"{(t - first) / scale:g}"))
     step = matplotlib.ticker.MaxNLocator(8, steps=[1, 2, 5, 10]).tick_values(0, length)
     axes.set_xticks([first + t for t in step if t <= length])
-    axes.set_xlabel(f"time ({unit})" + (f" after {in_words(after_start)}" if after_start else ""))
+    axes.set_xlabel(f"time ({unit})" + (f" after {description(after_start)}" if after_start else ""))
     axes.set_ylim(rows, 0)
     label_tracks(axes, tracks, row)
     axes.grid(True, axis="x", color=FAINT, linewidth=0.6)

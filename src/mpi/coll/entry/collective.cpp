@@ -10,7 +10,7 @@
 #include "mpi/coll/nodes/between_nodes.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
 
@@ -236,7 +236,7 @@ int reduce_local(const void* inbuf, void* inoutbuf, Count count, MPI_Datatype da
     return of_host = (real.*slot)(from, to, count, datatype, op);
   });
   if (result == MPI_SUCCESS) result = staged.end(regions);
-  return result == of_host ? result : raise_error(comm_self(), result, in_words(regions));
+  return result == of_host ? result : raise_error(comm_self(), result, description(regions));
 }
 
 }  // namespace

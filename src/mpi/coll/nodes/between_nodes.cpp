@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/report_timer.h"
-#include "base/statistics.h"
 #include "coll/choice.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/algorithm_log.h"
 #include "mpi/coll/nodes/hierarchical_collective.h"
@@ -17,8 +17,8 @@
 #include "mpi/coll/nodes/segmented_staging.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
-#include "mpi/core/request.h"
-#include "mpi/core/stream_check.h"
+#include "mpi/core/requests/request.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -162,7 +162,7 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, Regions& region
   // All ranks have made the hierarchy or none has.
   bool by_hierarchy = state.has_hierarchy() && suits();
   std::optional<SegmentedStaging> segments;
-  SegmentedStaging::Room rooms[2];
+  SegmentedStaging::SegmentMemory rooms[2];
   MessageRecord record;
   bool ready = regions.on_device();
   if (ready) {
@@ -188,7 +188,7 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, Regions& region
   if (by_hierarchy) {
     // Packed before the ranks made the hierarchy.
     segments.reset();
-    for (SegmentedStaging::Room& room : rooms) room = {};
+    for (SegmentedStaging::SegmentMemory& room : rooms) room = {};
     error = run_hierarchical(in_equal_blocks, state);
   } else {
     const uint64_t number = segments_of(call, state, length);
@@ -196,11 +196,11 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, Regions& region
     segments->cut(number);
     error = segments->run(rooms);
   }
-  record.took(path, regions.bytes());
+  record.set_path(path, regions.bytes());
   record.end();
   if (error == MPI_SUCCESS) count(path, regions.bytes());
   if (error == MPI_SUCCESS || (!by_hierarchy && segments->raised())) return error;
-  return raise_error(call.comm, error_of_collective(call.comm, MPI_ERR_OTHER), in_words(regions));
+  return raise_error(call.comm, error_of_collective(call.comm, MPI_ERR_OTHER), description(regions));
 }
 
 void count_nonblocking(CollectiveCall* call, CommunicatorState& state) {

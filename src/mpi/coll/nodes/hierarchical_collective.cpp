@@ -10,10 +10,10 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/report_timer.h"
-#include "base/statistics.h"
 #include "coll/choice.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/collective_operation.h"
 #include "mpi/coll/collective_work.h"
@@ -21,9 +21,9 @@
 #include "mpi/coll/nodes/slice_exchange.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
-#include "mpi/core/stream_check.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
+#include "observe/statistics.h"
 #include "packing/move.h"
 
 namespace fairlead::mpi {
@@ -63,18 +63,20 @@ uint64_t single_ranks_from(const CollectiveCall& call) {
 }
 
 // The memory for one piece of the message. A later piece reuses it.
-struct Room {
-  Room(int device, uint64_t scratch_bytes, ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
+struct PieceMemory {
+  PieceMemory(int device, uint64_t scratch_bytes, ExchangeKind kind, uint64_t bytes, uint64_t element,
+              int nodes)
       : scratch(device, scratch_bytes), exchange(kind, bytes, element, nodes) {}
   bool valid() const { return scratch.valid() && exchange.valid(); }
 
   Scratch scratch;
-  ExchangeRoom exchange;
+  ExchangeMemory exchange;
 };
 
 // A piece of the message, cut into slices: for each local rank, the number of elements and the first element.
 struct Segment {
-  Segment(const NodeHierarchy& hierarchy, Room& its_room, uint64_t from, uint64_t length, uint64_t element)
+  Segment(const NodeHierarchy& hierarchy, PieceMemory& its_room, uint64_t from, uint64_t length,
+          uint64_t element)
       : room(its_room), begin(from), bytes(length) {
     coll::Slices slices = slices_of(hierarchy, length, element);
     for (uint64_t position = 0; position < hierarchy.neighbors().size(); ++position) {
@@ -90,7 +92,7 @@ struct Segment {
     return {bytes / element, static_cast<uint64_t>(hierarchy.slices()), grain};
   }
 
-  Room& room;
+  PieceMemory& room;
   uint64_t begin, bytes;  // within the message
   std::vector<int> counts, offsets;
   uint64_t my_begin, my_bytes;  // this rank's slice, in the segment
@@ -290,7 +292,7 @@ class HierarchicalCollective {
                        device::device_at(call_.recvbuf));
     for (uint64_t n = 0; n < std::min((bytes + longest - 1) / longest, segments_under_way); ++n)
       rooms_.emplace_back(device_, scratch, kind, exchanged, element, hierarchy_.nodes());
-    so_far &= std::all_of(rooms_.begin(), rooms_.end(), [](const Room& room) { return room.valid(); });
+    so_far &= std::all_of(rooms_.begin(), rooms_.end(), [](const PieceMemory& room) { return room.valid(); });
     note(so_far ? MPI_SUCCESS : MPI_ERR_NO_MEM);
     return agreed_error() == MPI_SUCCESS;
   }
@@ -314,7 +316,7 @@ class HierarchicalCollective {
     size_t next_room = 0;
     for (uint64_t at = 0; at < bytes_; at += segment_bytes_) {
       if (under_way.size() == rooms_.size()) finish_first();
-      Room& room = rooms_[next_room++ % rooms_.size()];
+      PieceMemory& room = rooms_[next_room++ % rooms_.size()];
       begin(under_way.emplace_back(hierarchy_, room, at, std::min(segment_bytes_, bytes_ - at), element_));
     }
     while (!under_way.empty()) finish_first();
@@ -420,7 +422,7 @@ class HierarchicalCollective {
   std::shared_ptr<CommunicatorState> node_;
   uint64_t bytes_ = 0, element_ = 1, segment_bytes_ = 0;
   int device_ = -1;
-  std::deque<Room> rooms_;
+  std::deque<PieceMemory> rooms_;
   int error_ = MPI_SUCCESS;
 };
 

@@ -5,17 +5,17 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/dummy_memory.h"
 #include "base/log.h"
+#include "base/memory/dummy_memory.h"
 #include "base/options.h"
-#include "base/statistics.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/algorithm_log.h"
 #include "mpi/coll/staging.h"
 #include "mpi/core/communicator.h"
-#include "mpi/core/stream_check.h"
 #include "mpi/network/host_capability.h"
 #include "mpi/network/network.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -33,7 +33,7 @@ bool on_device(const UserBuffer& buffer) {
   return buffer.found.memory.kind == device::MemoryKind::device;
 }
 
-int rank_of(const Block& block) {
+int rank_of(const CollectiveBlock& block) {
   return static_cast<int>(block.index);
 }
 
@@ -58,7 +58,8 @@ void MessageCollective::find_parts() {
   // In place, a rank's own block is where it belongs.
   const bool own_stays = call_.in_place() || call_.recvbuf == MPI_IN_PLACE;
   device::Allocation memory;  // that contains the last block
-  const auto add = [&](Side& side, const Region& region, const Block& block, int peer, int number = 0) {
+  const auto add = [&](Side& side, const Region& region, const CollectiveBlock& block, int peer,
+                       int number = 0) {
     if (peer == MPI_PROC_NULL || (own_stays && peer == position.rank)) return;
     const Layout layout = layout_of(block.count, block.datatype);
     const void* first = first_data_byte(region.address, layout, block.offset);
@@ -74,7 +75,7 @@ void MessageCollective::find_parts() {
   in_ = {};
   const bool to_all = call_.gathers_from_neighbors(), to_root = call_.shape().gets == Who::root;
   const Region& read = call_.in_place() && !to_root ? regions_.written : regions_.read;
-  for (const Block& block : read.blocks) {
+  for (const CollectiveBlock& block : read.blocks) {
     if (to_all)
       for (int peer : neighbors.out) add(out_, read, block, peer);
     else if (call_.among_neighbors())
@@ -82,7 +83,7 @@ void MessageCollective::find_parts() {
     else
       add(out_, read, block, to_root ? call_.root : rank_of(block));
   }
-  for (const Block& block : regions_.written.blocks) {
+  for (const CollectiveBlock& block : regions_.written.blocks) {
     if (call_.among_neighbors()) {
       const Neighbors::Source& source = neighbors.in[block.index];
       add(in_, regions_.written, block, source.rank, source.message);
@@ -329,7 +330,7 @@ int MessageCollective::finish(MPI_Status* status) {
   staging_ = {};
   if (staged_bytes_ > 0) {
     if (error_ == MPI_SUCCESS) count(Traffic::collective_staged, staged_bytes_);
-    record_.took(Traffic::collective_staged, staged_bytes_);
+    record_.set_path(Traffic::collective_staged, staged_bytes_);
   }
   record_.end();
   set_empty(status);

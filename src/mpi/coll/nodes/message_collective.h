@@ -49,7 +49,7 @@ class MessageCollective : public Operation {
   bool quiesced() const override { return asked_; }
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override { set_empty(status); }
-  std::string in_words() const override { return mpi::in_words(regions_); }
+  std::string description() const override { return mpi::description(regions_); }
 
  private:
   // One end of a message.

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "base/statistics.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/coll/staging.h"
-#include "mpi/core/request.h"
-#include "mpi/core/stream_check.h"
+#include "mpi/core/requests/request.h"
+#include "observe/statistics.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -113,7 +113,7 @@ void SegmentedOperation::over(int error) {
   raised_ = staging_->raised();
   if (regions_.on_device()) {
     if (error == MPI_SUCCESS) count(Traffic::collective_staged, regions_.bytes());
-    record_.took(Traffic::collective_staged, regions_.bytes());
+    record_.set_path(Traffic::collective_staged, regions_.bytes());
   }
   spare_.clear();
   staging_.reset();

@@ -35,13 +35,13 @@ class SegmentedOperation : public Operation {
   bool quiesced() const override { return complete() || called_ == segments_; }
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
-  std::string in_words() const override { return mpi::in_words(regions_); }
+  std::string description() const override { return mpi::description(regions_); }
 
  private:
   // A segment on its way.
   struct Flight {
-    explicit Flight(SegmentedStaging::Room its_room) : room(std::move(its_room)) {}
-    SegmentedStaging::Room room;
+    explicit Flight(SegmentedStaging::SegmentMemory its_room) : room(std::move(its_room)) {}
+    SegmentedStaging::SegmentMemory room;
     MPI_Request request = MPI_REQUEST_NULL;
     enum class Step { before_host, in_host, landing, over } step = Step::before_host;
   };
@@ -65,7 +65,7 @@ class SegmentedOperation : public Operation {
   bool hurries_ = false;  // this rank is about to block in the host MPI
   std::optional<SegmentedStaging> staging_;
   std::deque<Flight> flights_;  // from the segment `ended_` on
-  std::vector<SegmentedStaging::Room> spare_;
+  std::vector<SegmentedStaging::SegmentMemory> spare_;
   int error_ = MPI_SUCCESS;
   bool raised_ = false;
 };

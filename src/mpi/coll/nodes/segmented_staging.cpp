@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "base/dummy_memory.h"
 #include "base/log.h"
+#include "base/memory/dummy_memory.h"
 #include "device/classify.h"
 #include "mpi/coll/host_call.h"
 #include "mpi/core/argument_check.h"
@@ -68,7 +68,7 @@ std::optional<uint64_t> bytes_to_cut(const CollectiveCall& call, const CommPosit
 std::optional<uint64_t> SegmentedStaging::length_of(const CollectiveCall& program_call,
                                                     const CommPosition& position) {
   const CollectiveCall call = in_blocks(program_call, position);
-  const Shape& shape = call.shape();
+  const CollectiveShape& shape = call.shape();
   if (!shape.knows_lengths() || shape.sent == Blocks::none) return std::nullopt;
   if (shape.has_arrays() && !call.recvcounts) return std::nullopt;
   if (shape.has_arrays()) return bytes_to_cut(call, position, sum_of_counts(call, position), call.recvtype);
@@ -211,7 +211,7 @@ uint64_t SegmentedStaging::room_of(const Side& side) const {
   return std::clamp(all, uint64_t{1}, longest);
 }
 
-bool SegmentedStaging::make(Room& room) const {
+bool SegmentedStaging::make(SegmentMemory& room) const {
   bool valid = true;
   for (auto [side, half] : {std::pair(&read_, &room.read), std::pair(&written_, &room.written)}) {
     if (side->blocks.empty()) continue;
@@ -223,7 +223,7 @@ bool SegmentedStaging::make(Room& room) const {
   return valid;
 }
 
-bool SegmentedStaging::make_dummy(Room& room) {
+bool SegmentedStaging::make_dummy(SegmentMemory& room) {
   fail();
   make(room);
   for (auto [side, half, buffer] : {std::tuple(&read_, &room.read, DummyFor::sent),
@@ -304,16 +304,16 @@ void SegmentedStaging::note_host(int result) {
   raised_ = comm_ == call_.comm;
 }
 
-void SegmentedStaging::load(Room& room, uint64_t segment) {
+void SegmentedStaging::load(SegmentMemory& room, uint64_t segment) {
   lay_out(read_, room.read, segment);
   copy(read_, room.read, segment, true);
 }
 
-void SegmentedStaging::store(Room& room, uint64_t segment) {
+void SegmentedStaging::store(SegmentMemory& room, uint64_t segment) {
   if (has_result()) copy(written_, room.written, segment, false);
 }
 
-void SegmentedStaging::call_host(Room& room, uint64_t segment, MPI_Request* request) {
+void SegmentedStaging::call_host(SegmentMemory& room, uint64_t segment, MPI_Request* request) {
   lay_out(written_, room.written, segment);
   note_host(host(room, segment, request));
 }
@@ -329,23 +329,23 @@ int SegmentedStaging::end() {
   return error_;
 }
 
-int SegmentedStaging::run(Room (&rooms)[2]) {
+int SegmentedStaging::run(SegmentMemory (&rooms)[2]) {
   BlockingHostCall blocking_call;
   load(rooms[0], 0);
   for (uint64_t segment = 0; segment < segments_; ++segment) {
-    Room& room = rooms[segment % 2];
+    SegmentMemory& room = rooms[segment % 2];
     if (segment + 1 < segments_) load(rooms[(segment + 1) % 2], segment + 1);
     loaded(room, true);
     stored(room, true);  // of the last segment that used this room
     call_host(room, segment, nullptr);
     store(room, segment);
   }
-  for (Room& room : rooms) stored(room, true);
+  for (SegmentMemory& room : rooms) stored(room, true);
   return end();
 }
 
-int SegmentedStaging::host(Room& room, uint64_t segment, MPI_Request* request) const {
-  const Shape& shape = call_.shape();
+int SegmentedStaging::host(SegmentMemory& room, uint64_t segment, MPI_Request* request) const {
+  const CollectiveShape& shape = call_.shape();
   const auto length_of_first = [&](const Side& side) {
     return static_cast<MPI_Count>(parts_of(side.blocks[0].bytes).length(segment));
   };

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "coll/slices.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
 #include "device/pinned_buffer.h"
 #include "mpi/coll/collective_call.h"
 #include "mpi/coll/nodes/packed_buffer.h"
@@ -49,28 +49,28 @@ class SegmentedStaging {
     std::deque<device::Copy> copies;
     std::vector<int> counts, offsets;  // in bytes, if the blocks are not even
   };
-  struct Room {
+  struct SegmentMemory {
     Half read, written;
   };
 
   // Finds the memory of this rank and packs what has gaps. False if that fails. The other ranks depend on the
   // calls of the host MPI all the same, unless all ranks agree not to make them.
   bool ready();
-  bool make(Room& room) const;
+  bool make(SegmentMemory& room) const;
   // For this rank without memory, which takes part with no data: the end is an error. False if there are not
   // even addresses.
-  bool make_dummy(Room& room);
+  bool make_dummy(SegmentMemory& room);
   void cut(uint64_t segments) { segments_ = segments; }
 
   // The steps of a segment, in this order. The caller waits for the copies of a step before the next one, and
   // makes the calls of the host MPI in the order of the segments. A segment is written back unless something
   // has failed.
-  void load(Room& room, uint64_t segment);
-  bool loaded(Room& room, bool wait) { return copied(room.read, wait); }
+  void load(SegmentMemory& room, uint64_t segment);
+  bool loaded(SegmentMemory& room, bool wait) { return copied(room.read, wait); }
   // With a request, the nonblocking function.
-  void call_host(Room& room, uint64_t segment, MPI_Request* request);
-  void store(Room& room, uint64_t segment);
-  bool stored(Room& room, bool wait) { return copied(room.written, wait); }
+  void call_host(SegmentMemory& room, uint64_t segment, MPI_Request* request);
+  void store(SegmentMemory& room, uint64_t segment);
+  bool stored(SegmentMemory& room, bool wait) { return copied(room.written, wait); }
   void note_host(int result);
   void fail() { error_ = MPI_ERR_OTHER; }
   // Stores what has gaps in the program's buffers. Returns the first error.
@@ -79,7 +79,7 @@ class SegmentedStaging {
   bool raised() const { return raised_; }
 
   // All segments, by the blocking functions. Returns as end() does. Needs two rooms.
-  int run(Room (&rooms)[2]);
+  int run(SegmentMemory (&rooms)[2]);
 
  private:
   struct Block {
@@ -105,7 +105,7 @@ class SegmentedStaging {
   void lay_out(const Side& side, Half& half, uint64_t segment) const;
   void copy(const Side& side, Half& half, uint64_t segment, bool out);
   bool copied(Half& half, bool wait);
-  int host(Room& room, uint64_t segment, MPI_Request* request) const;
+  int host(SegmentMemory& room, uint64_t segment, MPI_Request* request) const;
   void note_copy(device::Error error);
 
   const CollectiveCall call_;

@@ -10,7 +10,7 @@
 #include "base/options.h"
 #include "device/classify.h"
 #include "kernels/parameters.h"
-#include "mpi/core/request.h"
+#include "mpi/core/requests/request.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
 
@@ -27,14 +27,14 @@ coll::Slices parts_of(ExchangeKind kind, uint64_t bytes, uint64_t element, int n
 
 }  // namespace
 
-ExchangeRoom::ExchangeRoom(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
+ExchangeMemory::ExchangeMemory(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes)
     : parts_bytes(is_reduction(kind) ? static_cast<uint64_t>(nodes) *
                                            parts_of(kind, bytes, element, nodes).longest() * element
                                      : 0),
       slices(kind == ExchangeKind::allgather ? static_cast<uint64_t>(nodes) * bytes : bytes),
       parts(parts_bytes) {}
 
-SliceExchange::SliceExchange(NodeHierarchy& hierarchy, ExchangeRoom& room, const Slice& slice)
+SliceExchange::SliceExchange(NodeHierarchy& hierarchy, ExchangeMemory& room, const Slice& slice)
     : Operation(hierarchy.spreading.comm),
       hierarchy_(hierarchy),
       room_(room),

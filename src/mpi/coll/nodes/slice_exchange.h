@@ -13,7 +13,7 @@
 
 #include "base/report_timer.h"
 #include "coll/slices.h"
-#include "device/copy.h"
+#include "device/copies/copy.h"
 #include "device/pinned_buffer.h"
 #include "kernels/kernel_run.h"
 #include "mpi/coll/node_hierarchy.h"
@@ -41,8 +41,8 @@ struct Slice {
 };
 
 // The host memory of an exchange. Exchanges use it one after the other.
-struct ExchangeRoom {
-  ExchangeRoom(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes);
+struct ExchangeMemory {
+  ExchangeMemory(ExchangeKind kind, uint64_t bytes, uint64_t element, int nodes);
   bool valid() const { return slices.data() && (parts_bytes == 0 || parts.data()); }
 
   uint64_t parts_bytes;
@@ -56,7 +56,7 @@ constexpr bool is_reduction(ExchangeKind kind) {
 
 class SliceExchange : public Operation {
  public:
-  SliceExchange(NodeHierarchy& hierarchy, ExchangeRoom& room, const Slice& slice);
+  SliceExchange(NodeHierarchy& hierarchy, ExchangeMemory& room, const Slice& slice);
 
   int start() override;
   void advance() override;
@@ -65,7 +65,7 @@ class SliceExchange : public Operation {
   void quiesce() override {}
   int finish(MPI_Status* status) override;
   void describe(MPI_Status* status) override;
-  std::string in_words() const override { return "an exchange between nodes"; }
+  std::string description() const override { return "an exchange between nodes"; }
 
  private:
   bool step();
@@ -86,7 +86,7 @@ class SliceExchange : public Operation {
   unsigned char* own_slice() const;
 
   NodeHierarchy& hierarchy_;
-  ExchangeRoom& room_;
+  ExchangeMemory& room_;
   Slice slice_;
   uint64_t element_;
   coll::Slices parts_;

@@ -266,7 +266,7 @@ FAIRLEAD_ENTRIES(Buffer_detach, buffer_detach, BUFFER_DETACH, (void* buffer_addr
   if (!intercepting()) return host(buffer_addr, size, ierror);
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(buffer_addr, size, error.place());
+  host(buffer_addr, size, error.argument());
   if (error.none()) give_back_send_buffer({}, host.of_f08() ? buffer_addr : nullptr);
 }
 #if MPI_VERSION * 10 + MPI_SUBVERSION >= 41
@@ -278,7 +278,7 @@ FAIRLEAD_ENTRIES(Comm_detach_buffer, comm_detach_buffer, COMM_DETACH_BUFFER, (In
   if (!intercepting()) return host(comm, buffer_addr, size, ierror);
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(comm, buffer_addr, size, error.place());
+  host(comm, buffer_addr, size, error.argument());
   if (error.none()) give_back_send_buffer(SendBufferOwner::comm(Comm::from(comm)),
       host.of_f08() ? buffer_addr : nullptr);
 }
@@ -292,7 +292,7 @@ FAIRLEAD_ENTRIES(Session_detach_buffer, session_detach_buffer, SESSION_DETACH_BU
   if (!intercepting()) return host(session, buffer_addr, size, ierror);
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(session, buffer_addr, size, error.place());
+  host(session, buffer_addr, size, error.argument());
   if (error.none()) give_back_send_buffer(SendBufferOwner::session(Session::from(session)),
       host.of_f08() ? buffer_addr : nullptr);
 }
@@ -397,7 +397,7 @@ FAIRLEAD_ENTRIES(Comm_dup, comm_dup, COMM_DUP, (Integer* comm, Integer* newcomm,
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm));
   Error error(ierror);
-  host(comm, newcomm, error.place());
+  host(comm, newcomm, error.argument());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
   if (error.none()) naming.succeed(Comm::from(newcomm));
 }
@@ -412,7 +412,7 @@ FAIRLEAD_ENTRIES(Comm_create, comm_create, COMM_CREATE, (Integer* comm, Integer*
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm));
   Error error(ierror);
-  host(comm, group, newcomm, error.place());
+  host(comm, group, newcomm, error.argument());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
   if (error.none()) naming.succeed(Comm::from(newcomm));
 }
@@ -427,7 +427,7 @@ FAIRLEAD_ENTRIES(Comm_split, comm_split, COMM_SPLIT, (Integer* comm, Integer* co
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm));
   Error error(ierror);
-  host(comm, color, key, newcomm, error.place());
+  host(comm, color, key, newcomm, error.argument());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
   if (error.none()) naming.succeed(Comm::from(newcomm));
 }
@@ -444,7 +444,7 @@ FAIRLEAD_ENTRIES(Intercomm_create, intercomm_create, INTERCOMM_CREATE, (Integer*
       *remote_leader);
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm, error.place());
+  host(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm, error.argument());
   if (error.none()) agree_on_slot(Comm::from(newintercomm));
 }
 
@@ -457,7 +457,7 @@ FAIRLEAD_ENTRIES(Intercomm_merge, intercomm_merge, INTERCOMM_MERGE, (Integer* in
   gather_before(Comm::from(intercomm));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(intercomm, high, newintracomm, error.place());
+  host(intercomm, high, newintracomm, error.argument());
   if (error.none()) agree_on_slot(Comm::from(newintracomm));
 }
 
@@ -471,7 +471,7 @@ FAIRLEAD_ENTRIES(Comm_dup_with_info, comm_dup_with_info, COMM_DUP_WITH_INFO, (In
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm));
   Error error(ierror);
-  host(comm, info, newcomm, error.place());
+  host(comm, info, newcomm, error.argument());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
   if (error.none()) naming.succeed(Comm::from(newcomm));
   if (error.none()) note_overtaking(Comm::from(newcomm), Info::from(info));
@@ -487,7 +487,7 @@ FAIRLEAD_ENTRIES(Comm_create_group, comm_create_group, COMM_CREATE_GROUP, (Integ
   gather_group_before(Group::from(group));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(comm, group, tag, newcomm, error.place());
+  host(comm, group, tag, newcomm, error.argument());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
@@ -501,7 +501,7 @@ FAIRLEAD_ENTRIES(Comm_split_type, comm_split_type, COMM_SPLIT_TYPE, (Integer* co
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm));
   Error error(ierror);
-  host(comm, split_type, key, info, newcomm, error.place());
+  host(comm, split_type, key, info, newcomm, error.argument());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
   if (error.none()) naming.succeed(Comm::from(newcomm));
   if (error.none()) note_overtaking(Comm::from(newcomm), Info::from(info));
@@ -516,7 +516,7 @@ FAIRLEAD_ENTRIES(Comm_set_info, comm_set_info, COMM_SET_INFO, (Integer* comm, In
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(comm, info, error.place());
+  host(comm, info, error.argument());
   if (error.none()) note_overtaking(Comm::from(comm), Info::from(info));
   if (error.none()) note_memory_kinds(Comm::from(comm), Info::from(info));
 }
@@ -530,7 +530,7 @@ FAIRLEAD_ENTRIES(Comm_create_from_group, comm_create_from_group, COMM_CREATE_FRO
   gather_group_before(Group::from(group));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(group, stringtag, info, errhandler, newcomm, error.place(), length_of_stringtag);
+  host(group, stringtag, info, errhandler, newcomm, error.argument(), length_of_stringtag);
   if (error.none()) agree_on_slot(Comm::from(newcomm));
   if (error.none()) note_overtaking(Comm::from(newcomm), Info::from(info));
   if (error.none()) note_memory_kinds(Comm::from(newcomm), Info::from(info));
@@ -550,7 +550,7 @@ FAIRLEAD_ENTRIES(Intercomm_create_from_groups, intercomm_create_from_groups, INT
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm,
-      error.place(), length_of_stringtag);
+      error.argument(), length_of_stringtag);
   if (error.none()) agree_on_slot(Comm::from(newintercomm));
   if (error.none()) note_overtaking(Comm::from(newintercomm), Info::from(info));
   if (error.none()) note_memory_kinds(Comm::from(newintercomm), Info::from(info));
@@ -574,7 +574,7 @@ FAIRLEAD_ENTRIES(Comm_idup_with_info, comm_idup_with_info, COMM_IDUP_WITH_INFO, 
   await_turn(Comm::from(comm));
   Duplicating duplicating(Comm::from(comm));
   Error error(ierror);
-  host(comm, info, newcomm, request, error.place());
+  host(comm, info, newcomm, request, error.argument());
   if (error.none()) note_assertion(object_id(Comm::from(newcomm)), Info::from(info));
 }
 
@@ -584,7 +584,7 @@ FAIRLEAD_ENTRIES(Comm_get_info, comm_get_info, COMM_GET_INFO, (Integer* comm, In
   CallRecord record(Function::Comm_get_info);
   if (!intercepting()) return host(comm, info_used, ierror);
   Error error(ierror);
-  host(comm, info_used, error.place());
+  host(comm, info_used, error.argument());
   if (error.none()) tell_memory_kinds(object_id(Comm::from(comm)), Info::from(info_used));
 }
 
@@ -604,7 +604,7 @@ FAIRLEAD_ENTRIES(Cart_create, cart_create, CART_CREATE, (Integer* comm_old, Inte
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm_old));
   Error error(ierror);
-  host(comm_old, ndims, dims, periods, reorder, comm_cart, error.place());
+  host(comm_old, ndims, dims, periods, reorder, comm_cart, error.argument());
   if (error.none()) agree_on_slot(Comm::from(comm_cart));
   if (error.none()) naming.succeed(Comm::from(comm_cart));
 }
@@ -619,7 +619,7 @@ FAIRLEAD_ENTRIES(Cart_sub, cart_sub, CART_SUB, (Integer* comm, Integer* remain_d
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm));
   Error error(ierror);
-  host(comm, remain_dims, newcomm, error.place());
+  host(comm, remain_dims, newcomm, error.argument());
   if (error.none()) agree_on_slot(Comm::from(newcomm));
   if (error.none()) naming.succeed(Comm::from(newcomm));
 }
@@ -645,7 +645,7 @@ FAIRLEAD_ENTRIES(Graph_create, graph_create, GRAPH_CREATE, (Integer* comm_old, I
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm_old));
   Error error(ierror);
-  host(comm_old, nnodes, index, edges, reorder, comm_graph, error.place());
+  host(comm_old, nnodes, index, edges, reorder, comm_graph, error.argument());
   if (error.none()) agree_on_slot(Comm::from(comm_graph));
   if (error.none()) naming.succeed(Comm::from(comm_graph));
 }
@@ -674,7 +674,8 @@ FAIRLEAD_ENTRIES(Dist_graph_create, dist_graph_create, DIST_GRAPH_CREATE, (Integ
   BlockingHostCall blocking_call;
   Naming naming(Comm::from(comm_old));
   Error error(ierror);
-  host(comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph, error.place());
+  host(comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph,
+      error.argument());
   if (error.none()) agree_on_slot(Comm::from(comm_dist_graph));
   if (error.none()) naming.succeed(Comm::from(comm_dist_graph));
   if (error.none()) note_overtaking(Comm::from(comm_dist_graph), Info::from(info));
@@ -695,7 +696,7 @@ FAIRLEAD_ENTRIES(Dist_graph_create_adjacent, dist_graph_create_adjacent, DIST_GR
   Naming naming(Comm::from(comm_old));
   Error error(ierror);
   host(comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info, reorder,
-      comm_dist_graph, error.place());
+      comm_dist_graph, error.argument());
   if (error.none()) agree_on_slot(Comm::from(comm_dist_graph));
   if (error.none()) naming.succeed(Comm::from(comm_dist_graph));
   if (error.none()) note_overtaking(Comm::from(comm_dist_graph), Info::from(info));
@@ -779,7 +780,7 @@ FAIRLEAD_ENTRIES(Get_hw_resource_info, get_hw_resource_info, GET_HW_RESOURCE_INF
   CallRecord record(Function::Get_hw_resource_info);
   if (!intercepting()) return host(hw_info, ierror);
   Error error(ierror);
-  host(hw_info, error.place());
+  host(hw_info, error.argument());
   if (error.none()) tell_gpus(Info::from(hw_info));
 }
 
@@ -807,7 +808,7 @@ FAIRLEAD_ENTRIES(Session_init, session_init, SESSION_INIT, (Integer* info, Integ
   SessionInit begun(Info::from(info));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(info, errhandler, session, error.place());
+  host(info, errhandler, session, error.argument());
   if (error.none()) begun.succeed();
 }
 #endif
@@ -829,7 +830,7 @@ FAIRLEAD_ENTRIES(Session_get_info, session_get_info, SESSION_GET_INFO, (Integer*
   CallRecord record(Function::Session_get_info);
   if (!intercepting()) return host(session, info_used, ierror);
   Error error(ierror);
-  host(session, info_used, error.place());
+  host(session, info_used, error.argument());
   if (error.none()) tell_memory_kinds(ObjectId(), Info::from(info_used));
 }
 #endif
@@ -846,7 +847,7 @@ FAIRLEAD_ENTRIES(Comm_spawn, comm_spawn, COMM_SPAWN, (void* command, void* argv,
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes, error.place(),
+  host(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes, error.argument(),
       length_of_command, length_of_argv);
   if (error.none()) agree_on_slot(Comm::from(intercomm));
 }
@@ -867,7 +868,7 @@ FAIRLEAD_ENTRIES(Comm_spawn_multiple, comm_spawn_multiple, COMM_SPAWN_MULTIPLE, 
   BlockingHostCall blocking_call;
   Error error(ierror);
   host(count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm, intercomm,
-      array_of_errcodes, error.place(), length_of_array_of_commands, length_of_array_of_argv);
+      array_of_errcodes, error.argument(), length_of_array_of_commands, length_of_array_of_argv);
   if (error.none()) agree_on_slot(Comm::from(intercomm));
 }
 
@@ -880,7 +881,7 @@ FAIRLEAD_ENTRIES(Comm_accept, comm_accept, COMM_ACCEPT, (void* port_name, Intege
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(port_name, info, root, comm, newcomm, error.place(), length_of_port_name);
+  host(port_name, info, root, comm, newcomm, error.argument(), length_of_port_name);
   if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
@@ -893,7 +894,7 @@ FAIRLEAD_ENTRIES(Comm_connect, comm_connect, COMM_CONNECT, (void* port_name, Int
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(port_name, info, root, comm, newcomm, error.place(), length_of_port_name);
+  host(port_name, info, root, comm, newcomm, error.argument(), length_of_port_name);
   if (error.none()) agree_on_slot(Comm::from(newcomm));
 }
 
@@ -903,7 +904,7 @@ FAIRLEAD_ENTRIES(Comm_join, comm_join, COMM_JOIN, (Integer* fd, Integer* interco
   if (!intercepting()) return host(fd, intercomm, ierror);
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(fd, intercomm, error.place());
+  host(fd, intercomm, error.argument());
   if (error.none()) agree_on_slot(Comm::from(intercomm));
 }
 
@@ -1024,7 +1025,7 @@ FAIRLEAD_ENTRIES(Win_set_info, win_set_info, WIN_SET_INFO, (Integer* win, Intege
   gather_window_before(Win::from(win));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(win, info, error.place());
+  host(win, info, error.argument());
   if (error.none()) note_assertion(object_id(Win::from(win)), Info::from(info));
 }
 
@@ -1034,7 +1035,7 @@ FAIRLEAD_ENTRIES(Win_get_info, win_get_info, WIN_GET_INFO, (Integer* win, Intege
   CallRecord record(Function::Win_get_info);
   if (!intercepting()) return host(win, info_used, ierror);
   Error error(ierror);
-  host(win, info_used, error.place());
+  host(win, info_used, error.argument());
   if (error.none()) tell_memory_kinds(object_id(Win::from(win)), Info::from(info_used));
 }
 
@@ -1148,7 +1149,7 @@ FAIRLEAD_ENTRIES(File_open, file_open, FILE_OPEN, (Integer* comm, void* filename
   gather_before(Comm::from(comm));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(comm, filename, amode, info, fh, error.place(), length_of_filename);
+  host(comm, filename, amode, info, fh, error.argument(), length_of_filename);
   if (error.none()) note_assertion(object_id(File::from(fh)), Info::from(info));
 }
 
@@ -1198,7 +1199,7 @@ FAIRLEAD_ENTRIES(File_set_info, file_set_info, FILE_SET_INFO, (Integer* fh, Inte
   gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;
   Error error(ierror);
-  host(fh, info, error.place());
+  host(fh, info, error.argument());
   if (error.none()) note_assertion(object_id(File::from(fh)), Info::from(info));
 }
 
@@ -1208,7 +1209,7 @@ FAIRLEAD_ENTRIES(File_get_info, file_get_info, FILE_GET_INFO, (Integer* fh, Inte
   CallRecord record(Function::File_get_info);
   if (!intercepting()) return host(fh, info_used, ierror);
   Error error(ierror);
-  host(fh, info_used, error.place());
+  host(fh, info_used, error.argument());
   if (error.none()) tell_memory_kinds(object_id(File::from(fh)), Info::from(info_used));
 }
 
@@ -1221,7 +1222,7 @@ FAIRLEAD_ENTRIES(File_set_view, file_set_view, FILE_SET_VIEW, (Integer* fh, MPI_
   BlockingHostCall blocking_call;
   PointerTurn turn(File::from(fh), own_pointer);
   Error error(ierror);
-  host(fh, disp, etype, filetype, datarep, info, error.place(), length_of_datarep);
+  host(fh, disp, etype, filetype, datarep, info, error.argument(), length_of_datarep);
   if (error.none()) note_assertion(object_id(File::from(fh)), Info::from(info));
 }
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "observe/statistics.h"
+
+namespace fairlead {
+namespace {
+
+TrafficCount counts[static_cast<int>(Traffic::rows)];
+constexpr const char* names[] = {"peer copies",
+                                 "peer copies by the sender",
+                                 "staged in device memory",
+                                 "staged in host memory",
+                                 "pipelined between nodes",
+                                 "passed to the host MPI",
+                                 "host message, sent",
+                                 "host message, received",
+                                 "buffered in device memory",
+                                 "buffered in host memory",
+                                 "collectives on the GPU",
+                                 "collectives by one GPU",
+                                 "collectives by NCCL",
+                                 "collectives staged",
+                                 "collectives between nodes",
+                                 "collectives in streams",
+                                 "one-sided, mapped",
+                                 "one-sided, by messages",
+                                 "one-sided, staged",
+                                 "files, staged"};
+
+std::atomic<uint64_t> fallback_counts[static_cast<int>(Fallback::rows)];
+constexpr const char* fallback_words[] = {
+#define FAIRLEAD_FALLBACK(name, words) words,
+#include "observe/fallbacks.def"
+#undef FAIRLEAD_FALLBACK
+};
+
+}  // namespace
+
+TrafficCount& traffic(Traffic row) {
+  return counts[static_cast<int>(row)];
+}
+const char* to_string(Traffic row) {
+  return names[static_cast<int>(row)];
+}
+
+std::atomic<uint64_t>& fallbacks(Fallback row) {
+  return fallback_counts[static_cast<int>(row)];
+}
+const char* to_string(Fallback row) {
+  return fallback_words[static_cast<int>(row)];
+}
+
+}  // namespace fairlead

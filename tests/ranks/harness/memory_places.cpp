@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The harness' buffers: memory of every kind through fairlead/device.h, filled with patterns and compared.
+// With TEST_MEMORY=host all of it is host memory, and no device is touched.
+
+#include <fairlead/device.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "device/runtime.h"
+#include "harness/harness.h"
+
+namespace ranks {
+
+namespace {
+
+constexpr size_t guard_bytes = 64;
+constexpr int copy_attempts = 4;  // the simulated GPU can be told to fail copies, ours as well
+
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+void device_must(int result, const char* what, size_t bytes) {
+  if (result != FAIRLEAD_DEVICE_SUCCESS)
+    give_up("cannot %s %zu bytes: %s", what, bytes, fairlead_device_error_text());
+}
+
+// What Place::device and Place::other_device are made of.
+fairlead_device_memory kind_of_device_memory() {
+  const char* wanted = getenv("TEST_MEMORY");
+  if (wanted != nullptr && strcmp(wanted, "pool") == 0) return FAIRLEAD_MEMORY_POOL;
+  if (wanted != nullptr && strcmp(wanted, "virtual") == 0) return FAIRLEAD_MEMORY_VIRTUAL;
+  if (wanted != nullptr && strcmp(wanted, "managed") == 0) return FAIRLEAD_MEMORY_MANAGED;
+  return FAIRLEAD_MEMORY_DEVICE;
+}
+
+fairlead_device_memory kind_of(Place place) {
+  static const fairlead_device_memory device = kind_of_device_memory();
+  switch (place) {
+    case Place::pinned:
+      return FAIRLEAD_MEMORY_PINNED;
+    case Place::managed:
+      return FAIRLEAD_MEMORY_MANAGED;
+    case Place::pool:
+      return FAIRLEAD_MEMORY_POOL;
+    case Place::virtual_memory:
+    case Place::far_virtual:
+    case Place::host_virtual:
+      return FAIRLEAD_MEMORY_VIRTUAL;
+    default:
+      return device;
+  }
+}
+
+bool is_plain(Place place) {
+  return place == Place::host || host_oracle;
+}
+
+// HIP has no virtual memory of the host.
+bool allocate_elsewhere(Place place, size_t bytes, void** address) {
+  fairlead::device::Runtime* gpu = fairlead::device::runtime();
+  int current = 0;
+  fairlead_device_get(&current);
+  const int next = (current + 1) % fairlead_device_count();
+  const int location = place == Place::far_virtual ? next : -1;
+  return (place == Place::far_virtual || place == Place::host_virtual) && gpu &&
+         gpu->allocate_virtual_in(location, current, bytes, address) == fairlead::device::Error::none;
+}
+
+}  // namespace
+
+const char* to_string(Place place) {
+  switch (place) {
+    case Place::host:
+      return "host";
+    case Place::pinned:
+      return "pinned";
+    case Place::managed:
+      return "managed";
+    case Place::device:
+      return "device";
+    case Place::other_device:
+      return "other device";
+    case Place::pool:
+      return "stream-ordered device";
+    case Place::virtual_memory:
+      return "virtual device";
+    case Place::far_virtual:
+      return "virtual memory of another device";
+    case Place::host_virtual:
+      return "virtual memory of the host";
+  }
+  return "?";
+}
+
+uint64_t key_of(uint64_t a, uint64_t b, uint64_t c) {
+  return mix(mix(mix(a) + b) + c);
+}
+
+void write_pattern(uint64_t key, void* to, size_t bytes) {
+  char* out = static_cast<char*>(to);
+  for (size_t done = 0; done < bytes; done += 8) {
+    const uint64_t word = mix(key + done);
+    memcpy(out + done, &word, std::min<size_t>(8, bytes - done));
+  }
+}
+
+void* allocate(Place place, size_t bytes) {
+  void* address = nullptr;
+  if (is_plain(place)) {
+    address = malloc(bytes);
+    if (address == nullptr) give_up("cannot allocate %zu bytes of host memory", bytes);
+    return address;
+  }
+  if (allocate_elsewhere(place, bytes, &address)) return address;
+  int current = 0;
+  if (place == Place::other_device) {
+    fairlead_device_get(&current);
+    device_must(fairlead_device_set((current + 1) % fairlead_device_count()), "change device for", bytes);
+  }
+  device_must(fairlead_device_allocate(&address, bytes, kind_of(place)), "allocate", bytes);
+  if (place == Place::other_device) fairlead_device_set(current);
+  return address;
+}
+
+void deallocate(Place place, void* address) {
+  if (is_plain(place))
+    free(address);
+  else if (place == Place::pinned)
+    device_must(fairlead_device_free_host(address), "free pinned", 0);
+  else
+    device_must(fairlead_device_free(address), "free device", 0);
+}
+
+void copy(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  if (host_oracle) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  int result = fairlead_device_copy(to, from, bytes);
+  for (int attempt = 1; result != FAIRLEAD_DEVICE_SUCCESS && attempt < copy_attempts; ++attempt)
+    result = fairlead_device_copy(to, from, bytes);
+  device_must(result, "copy", bytes);
+}
+
+Memory::Memory(Place place, size_t bytes, size_t offset) : place_(place), bytes_(bytes), offset_(offset) {
+  base_ = allocate(place, offset + bytes + guard_bytes);
+  clear();
+}
+
+Memory::Memory(Memory&& other) noexcept
+    : place_(other.place_), base_(other.base_), bytes_(other.bytes_), offset_(other.offset_) {
+  other.base_ = nullptr;
+}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  if (this != &other) {
+    release();
+    place_ = other.place_;
+    base_ = other.base_;
+    bytes_ = other.bytes_;
+    offset_ = other.offset_;
+    other.base_ = nullptr;
+  }
+  return *this;
+}
+
+Memory::~Memory() {
+  release();
+}
+
+void Memory::release() {
+  if (base_ != nullptr) deallocate(place_, base_);
+  base_ = nullptr;
+}
+
+Memory& Memory::clear() {
+  const std::vector<unsigned char> guards(offset_ + bytes_ + guard_bytes, guard_byte);
+  copy(base_, guards.data(), guards.size());
+  return *this;
+}
+
+Memory& Memory::fill(uint64_t key) {
+  std::vector<char> content(bytes_);
+  write_pattern(key, content.data(), bytes_);
+  write(content.data(), bytes_);
+  return *this;
+}
+
+void Memory::write(const void* from, size_t bytes, size_t offset) {
+  copy(data() + offset, from, bytes);
+}
+
+void Memory::read(void* to, size_t bytes, size_t offset) const {
+  copy(to, data() + offset, bytes);
+}
+
+bool Memory::holds(uint64_t key, size_t bytes, std::string* why) const {
+  std::vector<unsigned char> wanted(offset_ + bytes_ + guard_bytes, guard_byte);
+  write_pattern(key, wanted.data() + offset_, bytes);
+  return equals(wanted, bytes, bytes_, why);
+}
+
+bool Memory::holds(const std::vector<char>& content, std::string* why, size_t undefined_from) const {
+  std::vector<unsigned char> wanted(offset_ + bytes_ + guard_bytes, guard_byte);
+  std::copy(content.begin(), content.end(), wanted.begin() + static_cast<std::ptrdiff_t>(offset_));
+  return equals(wanted, content.size(), undefined_from, why);
+}
+
+// The memory with all its guard bytes, of which `written` bytes are a message's.
+bool Memory::equals(const std::vector<unsigned char>& wanted, size_t written, size_t undefined_from,
+                    std::string* why) const {
+  std::vector<unsigned char> found(wanted.size());
+  copy(found.data(), base_, found.size());
+  if (undefined_from < bytes_)
+    std::copy_n(wanted.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from),
+                bytes_ - undefined_from,
+                found.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from));
+  const auto [bad, good] = std::mismatch(found.begin(), found.end(), wanted.begin());
+  if (bad == found.end()) return true;
+  const long position = static_cast<long>(bad - found.begin()) - static_cast<long>(offset_);
+  const bool inside = position >= 0 && position < static_cast<long>(written);
+  char text[200];
+  snprintf(text, sizeof(text), "byte %ld is %02x, not %02x: %s a message of %zu bytes in %s memory", position,
+           *bad, *good, inside ? "wrong in" : "changed beyond", written, to_string(place_));
+  *why = text;
+  return false;
+}
+
+KernelInFlight::KernelInFlight(unsigned blocks, unsigned threads) : over_(Place::pinned, sizeof(int)) {
+  if (host_oracle) return;
+  *reinterpret_cast<volatile int*>(over_.data()) = 0;
+  void* over = over_.data();
+  void* arguments[] = {&over};
+  if (fairlead_device_launch("run_until", blocks, threads, arguments) != FAIRLEAD_DEVICE_SUCCESS)
+    give_up("cannot launch run_until: %s", fairlead_device_error_text());
+}
+
+KernelInFlight::~KernelInFlight() {
+  if (host_oracle) return;
+  end();
+  if (fairlead_device_synchronize() != FAIRLEAD_DEVICE_SUCCESS)
+    give_up("cannot synchronize: %s", fairlead_device_error_text());
+}
+
+void KernelInFlight::end() {
+  *reinterpret_cast<volatile int*>(over_.data()) = 1;
+}
+
+}  // namespace ranks

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Messages that nobody asks for when they come, or ever: they hold up neither their sender, nor later
+// messages, nor the end of the job. Meant for device messages between nodes; true of all others as well.
+
+#include "harness/harness.h"
+
+using namespace ranks;
+
+namespace {
+
+constexpr int tag = 61;
+constexpr int go = 60;
+constexpr size_t sizes[] = {5000, 100000, (1 << 20) + 1, 8 << 20};
+
+int count_of(const Memory& memory) {
+  return static_cast<int>(memory.bytes());
+}
+
+}  // namespace
+
+RANK_TEST(network, M3_a_message_swallowed_by_a_short_receive_holds_up_nothing, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  for (size_t bytes : sizes) {
+    if (rank < peer) {
+      Memory swallowed(Place::device, bytes), wanted(Place::device, bytes);
+      swallowed.fill(key_of(1, bytes));
+      wanted.fill(key_of(2, bytes));
+      MPI_Request requests[2];
+      MUST(MPI_Isend(swallowed, count_of(swallowed), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[0]));
+      MUST(MPI_Isend(wanted, count_of(wanted), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests[1]));
+      MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    } else {
+      // A descriptor does not fit into this: nobody learns which message it was.
+      Memory small(Place::host, bytes), wanted(Place::device, bytes);
+      EXPECT_ERROR(MPI_Recv(small, 0, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+                   MPI_ERR_TRUNCATE);
+      if (MUST(MPI_Recv(wanted, count_of(wanted), MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE)))
+        EXPECT_HOLDS(wanted, key_of(2, bytes), bytes);
+    }
+  }
+}
+
+RANK_TEST(network, M3_a_truncated_message_is_taken_from_its_sender, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  for (size_t bytes : sizes) {
+    for (Place to : host_and_device) {
+      if (rank < peer) {
+        Memory buffer(Place::device, bytes);
+        buffer.fill(key_of(3, bytes));
+        MUST(MPI_Send(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+        MUST(MPI_Recv(nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      } else {
+        Memory buffer(to, bytes);
+        EXPECT_ERROR(
+            MPI_Recv(buffer, count_of(buffer) - 1, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+            MPI_ERR_TRUNCATE);
+        MUST(MPI_Send(nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD));
+      }
+    }
+  }
+}
+
+RANK_TEST(network, M5_messages_are_received_in_the_opposite_order, 2) {
+  // No receive is posted before the one for the message sent after it has completed.
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr int messages = 5;
+  for (size_t bytes : sizes) {
+    std::vector<Memory> buffers;
+    for (int i = 0; i < messages; ++i) buffers.emplace_back(Place::device, bytes);
+    if (rank < peer) {
+      MPI_Request requests[messages];
+      for (int i = 0; i < messages; ++i) {
+        buffers[i].fill(key_of(i, bytes));
+        MUST(MPI_Isend(buffers[i], count_of(buffers[i]), MPI_BYTE, peer, tag + i, MPI_COMM_WORLD,
+                       &requests[i]));
+      }
+      MUST(MPI_Waitall(messages, requests, MPI_STATUSES_IGNORE));
+    } else {
+      for (int i = messages - 1; i >= 0; --i) {
+        if (MUST(MPI_Recv(buffers[i], count_of(buffers[i]), MPI_BYTE, peer, tag + i, MPI_COMM_WORLD,
+                          MPI_STATUS_IGNORE)))
+          EXPECT_HOLDS(buffers[i], key_of(i, bytes), bytes);
+      }
+    }
+  }
+}
+
+RANK_TEST(network, M1_a_cancelled_receive_leaves_its_message_to_the_next, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  for (size_t bytes : sizes) {
+    Memory buffer(Place::device, bytes);
+    if (rank < peer) {
+      buffer.fill(key_of(4, bytes));
+      MUST(MPI_Recv(nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      MUST(MPI_Send(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+    } else {
+      MPI_Request request;
+      MPI_Status status;
+      int cancelled = 0;
+      MUST(MPI_Irecv(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+      MUST(MPI_Cancel(&request));
+      MUST(MPI_Wait(&request, &status));
+      MUST(MPI_Test_cancelled(&status, &cancelled));
+      EXPECT(cancelled, "a receive without a message was not cancelled");
+      MUST(MPI_Send(nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD));
+      if (!MUST(MPI_Recv(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &status))) continue;
+      EXPECT_STATUS(status, peer, tag, bytes);
+      EXPECT_HOLDS(buffer, key_of(4, bytes), bytes);
+    }
+  }
+}
+
+RANK_TEST(network, M4_a_probe_does_not_complete_a_synchronous_send, 2) {
+  const int peer = partner();
+  SharedFlags flags;
+  if (peer == MPI_PROC_NULL) return;
+  int received = rank / 2;
+  for (size_t bytes : sizes) {
+    Memory buffer(Place::device, bytes);
+    if (rank < peer) {
+      buffer.fill(key_of(5, bytes));
+      MPI_Request request;
+      MUST(MPI_Issend(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+      for (int done = 0; !done && MUST(MPI_Test(&request, &done, MPI_STATUS_IGNORE));)
+        EXPECT(!done || flags.raised(received), "a synchronous send of %zu bytes completed early", bytes);
+    } else {
+      MPI_Status status;
+      MUST(MPI_Probe(peer, tag, MPI_COMM_WORLD, &status));
+      EXPECT_STATUS(status, peer, tag, bytes);
+      int found;
+      for (int i = 0; i < 1000; ++i) MUST(MPI_Iprobe(peer, tag, MPI_COMM_WORLD, &found, &status));
+      flags.raise(received);
+      if (MUST(MPI_Recv(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &status))) {
+        EXPECT_STATUS(status, peer, tag, bytes);
+        EXPECT_HOLDS(buffer, key_of(5, bytes), bytes);
+      }
+    }
+    received += (size + 1) / 2;
+  }
+}
+
+RANK_TEST(network, M5_a_synchronous_send_completes_while_its_receiver_is_in_a_collective, 2) {
+  // Irecv; collective against Ssend; collective. An earlier probe of another message changes nothing.
+  const int peer = partner();
+  for (size_t bytes : sizes) {
+    for (bool probes : {false, true}) {
+      Memory buffer(Place::device, bytes), other(Place::device, bytes);
+      MPI_Request request = MPI_REQUEST_NULL;
+      const bool sends = peer != MPI_PROC_NULL && rank < peer;
+      if (sends) {
+        MPI_Request first = MPI_REQUEST_NULL;
+        other.fill(key_of(7, bytes));
+        buffer.fill(key_of(6, bytes));
+        if (probes) MUST(MPI_Issend(other, count_of(other), MPI_BYTE, peer, tag + 1, MPI_COMM_WORLD, &first));
+        MUST(MPI_Ssend(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+        MUST(MPI_Barrier(MPI_COMM_WORLD));
+        MUST(MPI_Wait(&first, MPI_STATUS_IGNORE));
+      } else if (peer != MPI_PROC_NULL) {
+        MUST(MPI_Irecv(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+        if (probes) MUST(MPI_Probe(peer, tag + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        MUST(MPI_Barrier(MPI_COMM_WORLD));
+        if (probes && MUST(MPI_Recv(other, count_of(other), MPI_BYTE, peer, tag + 1, MPI_COMM_WORLD,
+                                    MPI_STATUS_IGNORE)))
+          EXPECT_HOLDS(other, key_of(7, bytes), bytes);
+        if (MUST(MPI_Wait(&request, MPI_STATUS_IGNORE))) EXPECT_HOLDS(buffer, key_of(6, bytes), bytes);
+      } else {
+        MUST(MPI_Barrier(MPI_COMM_WORLD));
+      }
+    }
+  }
+}
+
+RANK_TEST(network, M11_a_message_replaces_one_of_its_size, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  for (size_t bytes : sizes) {
+    Memory buffer(Place::device, bytes);
+    for (int i = 0; i < 3; ++i) {
+      MPI_Status status;
+      buffer.fill(key_of(8, rank, i));
+      if (!MUST(MPI_Sendrecv_replace(buffer, count_of(buffer), MPI_BYTE, peer, tag, peer, tag, MPI_COMM_WORLD,
+                                     &status)))
+        continue;
+      EXPECT_STATUS(status, peer, tag, bytes);
+      EXPECT_HOLDS(buffer, key_of(8, peer, i), bytes);
+    }
+  }
+}
