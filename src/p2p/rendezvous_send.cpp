@@ -181,7 +181,7 @@ RendezvousSend::RendezvousSend(node::Node& node, int index, int receiver, const 
                        std::memory_order_release);
   } else {
     count(*unreachable);
-    stage();
+    stage_data();
   }
 }
 
@@ -199,7 +199,7 @@ RendezvousSend::~RendezvousSend() {
   if (!finished_) close();
 }
 
-void RendezvousSend::stage() {
+void RendezvousSend::stage_data() {
   moving_.reset();
   const bool copies_fail = slot_->reason.load(std::memory_order_relaxed) == Reason::copy_failed;
   stream_ = std::make_unique<transport::StagedSender>(
@@ -231,7 +231,7 @@ void RendezvousSend::advance() {
       slot_->reason.store(Reason::copy_failed, std::memory_order_relaxed);
       count(Fallback::copy_failed);
       puts_ = false;
-      stage();
+      stage_data();
     }
     put_.reset();
   }
@@ -249,7 +249,7 @@ void RendezvousSend::advance() {
       if (slot_->reason.load(std::memory_order_relaxed) == Reason::import_failed)
         transport::note_fetched(receiver_, source_, false);
       count(fallback_of(slot_->reason.load(std::memory_order_relaxed)));
-      stage();
+      stage_data();
       break;
     case RendezvousState::pipelined:
       if (stream_) stream_->advance();
@@ -348,14 +348,14 @@ void RendezvousSend::end_move(device::Error error, Need need) {
   moved.reset();  // its piece may serve the stream
   if (!late) return;
   count(Fallback::full_pool);
-  stage();
+  stage_data();
   stream_->flush_to_host(need);
   if (stream_->read_out()) count(path_ = Traffic::buffered_host, bytes_);
 }
 
 // Stages a message whose bytes are in a device buffer that the receiver may be unable to fetch from.
 void RendezvousSend::leave_device() {
-  stage();
+  stage_data();
   if (path_ != Traffic::staged) return;  // the pair has passed the probe meanwhile
   const node::PathDecision& decision = node_.decision(node_.rank(), device_, receiver_);
   count(decision.path == Path::staged ? fallback_of(decision.reason) : Fallback::not_probed);

@@ -102,7 +102,7 @@ class RendezvousSend {
     return slot_->state.load(std::memory_order_acquire) == node::RendezvousState::claimed;
   }
   bool is_possible(node::RendezvousState state) const;
-  void stage();
+  void stage_data();
   void end_move(device::Error error, Need need);
   void leave_device();
   void close();

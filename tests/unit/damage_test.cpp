@@ -226,7 +226,7 @@ TEST_F(Damage, at_random_in_posted_buffers) {
   node::RankBlock& block = rank(0).mine();
   for (uint64_t i = 0; i < 200; ++i) {
     const MessageKey key{first.sequence, first.number + i};
-    auto posted = PostedBuffer::offer(rank(0), 1, key, memory, target_ + guard, bytes);
+    auto posted = PostedBuffer::post(rank(0), 1, key, memory, target_ + guard, bytes);
     ASSERT_TRUE(posted);
     damage(&block.posted[posted->index()], sizeof block.posted[0]);
     if (random_() % 2) damage(&block.posted_for, sizeof block.posted_for);
@@ -241,7 +241,7 @@ TEST_F(Damage, at_random_in_posted_buffers) {
 }
 
 TEST_F(Damage, of_the_word_of_a_posted_buffer_is_found) {
-  auto posted = PostedBuffer::offer(rank(0), 1, {9, 1}, device::classify(target_), target_ + guard, bytes);
+  auto posted = PostedBuffer::post(rank(0), 1, {9, 1}, device::classify(target_), target_ + guard, bytes);
   ASSERT_TRUE(posted);
   node::NodeMemory::Range words = rank(1).memory().open(rank(0).mine().posted_words_offset, 4096);
   ASSERT_TRUE(words.data());

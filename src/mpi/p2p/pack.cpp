@@ -114,14 +114,14 @@ int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count
   return MPI_SUCCESS;
 }
 
-enum class Direction { pack, unpack };
+enum class PackDirection { pack, unpack };
 
 // Longer external forms in host memory are packed in device memory and copied as a whole; the kernel of a
 // shorter one accesses page-locked memory. Chosen, not measured.
 constexpr uint64_t shortest_in_device_memory = uint64_t{16} << 10;
 
 // Packs or unpacks the external form by a kernel. False: the host MPI must do it, or refuse it.
-bool external_on_gpu(Direction direction, const char* form, const Elements& elements, char* packed,
+bool external_on_gpu(PackDirection direction, const char* form, const Elements& elements, char* packed,
                      int packed_on, MPI_Count room) {
   const int device = elements.device();
   if (device < 0 || (packed_on >= 0 && packed_on != device) || !form ||
@@ -135,15 +135,15 @@ bool external_on_gpu(Direction direction, const char* form, const Elements& elem
   if (!ordered.view()) return false;
   const uint64_t bytes = ordered.bytes();
   const auto move = [&](char* form_at, int form_on) {
-    return direction == Direction::pack ? pack_now(ordered, form_at, form_on)
-                                        : unpack_now(ordered, form_at, form_on);
+    return direction == PackDirection::pack ? pack_now(ordered, form_at, form_on)
+                                            : unpack_now(ordered, form_at, form_on);
   };
   if (packed_on == device || layout.contiguous || bytes < shortest_in_device_memory)
     return move(packed, packed_on);
   char* const between = static_cast<char*>(device::pool_allocate(device, bytes));
   if (!between) return false;
   const bool moved =
-      direction == Direction::pack
+      direction == PackDirection::pack
           ? move(between, device) && device::copy_to_host(device, packed, between, bytes) == Error::none
           : into(between, device, packed, bytes) && move(between, device);
   device::pool_free(between);
@@ -160,7 +160,7 @@ int pack_external(const char* form, const void* inbuf, Count incount, MPI_Dataty
   if (int result = check(elements, outbuf, outsize, *position, comm_self()); result != MPI_SUCCESS)
     return result;
   const int packed_on = device::device_at(outbuf);
-  if (external_on_gpu(Direction::pack, form, elements, static_cast<char*>(outbuf) + *position, packed_on,
+  if (external_on_gpu(PackDirection::pack, form, elements, static_cast<char*>(outbuf) + *position, packed_on,
                       outsize - *position)) {
     *position += static_cast<Extent>(elements.bytes());
     return MPI_SUCCESS;
@@ -189,7 +189,7 @@ int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* 
     return result;
   const int packed_on = device::device_at(inbuf);
   char* const packed_form = static_cast<char*>(const_cast<void*>(inbuf)) + *position;
-  if (external_on_gpu(Direction::unpack, form, elements, packed_form, packed_on, insize - *position)) {
+  if (external_on_gpu(PackDirection::unpack, form, elements, packed_form, packed_on, insize - *position)) {
     *position += static_cast<Extent>(elements.bytes());
     return MPI_SUCCESS;
   }

@@ -56,7 +56,7 @@ int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, 
             MPI_Status* status) {
   CallRecord record(function_of<blocking>);
   return record_receive(record, comm, status, [&](MPI_Status* wanted) {
-    return take<blocking>(buf, count, datatype, source, tag, comm, wanted);
+    return blocking_receive<blocking>(buf, count, datatype, source, tag, comm, wanted);
   });
 }
 
