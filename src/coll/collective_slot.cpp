@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <new>
 
+#include "device/blocking_driver_calls.h"
 #include "device/registered_memory.h"
-#include "device/waiting_calls.h"
 
 namespace fairlead::coll {
 namespace {
@@ -208,7 +208,7 @@ void CollectiveSlot::set_done(uint64_t number) {
 }
 
 void CollectiveSlot::register_words() {
-  if (members_ > 1 && !device::WaitingCalls::in_thread_of_library)
+  if (members_ > 1 && !device::BlockingDriverCalls::in_thread_of_library)
     (void)device::register_memory(slot_, header_bytes);
 }
 

@@ -173,8 +173,9 @@ class CollectiveSlot {
     return is_set(slot_->done[number % records_kept][member], number);
   }
   void set_done(uint64_t number);
-  // Registers the words below with the driver if that is permitted now (device/waiting_calls.h). A thread of
-  // the library does not: the driver may let it wait for a call of the program's that waits for a collective.
+  // Registers the words below with the driver if that is permitted now (device/blocking_driver_calls.h). A
+  // thread of the library does not: the driver may let it wait for a call of the program's that waits for a
+  // collective.
   void register_words();
   // The words for has_ended() and for is_done() of this member; none if they are not registered, or if
   // kernels of this device cannot see them.

@@ -8,6 +8,9 @@
 #include <set>
 
 #include "base/log.h"
+#include "device/blocking_driver_calls.h"
+#include "device/copies/submit_copies.h"
+#include "device/unused.h"
 #include "observe/ranges.h"
 
 namespace fairlead::coll {
@@ -56,15 +59,16 @@ std::string words(const Function& function, Result result) {
   return words(function.symbol, result);
 }
 
-void free_stream(device::Stream stream, const std::vector<device::Event>& events) {
-  for (device::Event event : events) device::runtime()->destroy_event(event);
-  if (stream) device::runtime()->destroy_stream(stream);
+void free_stream(const device::Context& context, device::Stream stream, std::vector<device::Event> events) {
+  device::end_unused(context, [stream, events = std::move(events)](device::Runtime& driver) {
+    for (device::Event event : events) driver.destroy_event(event);
+    if (stream) driver.destroy_stream(stream);
+  });
 }
 
 void end_those_that_all_have_left(bool wait_for_no_rank = false) {
   std::erase_if(leaving, [=](const Leaving& one) {
     if (one.context.is_gone_now()) {
-      free_stream(one.stream, one.events);
       return true;
     }
     Result state = state_of(one.communicator);
@@ -73,7 +77,7 @@ void end_those_that_all_have_left(bool wait_for_no_rank = false) {
       return state == nccl_result::success ? nccl()->destroy(one.communicator)
                                            : nccl()->abort(one.communicator);
     });
-    free_stream(one.stream, one.events);
+    free_stream(one.context, one.stream, one.events);
     return true;
   });
 }
@@ -208,11 +212,16 @@ void NcclMember::begin_making(uint64_t number) {
     step_ = Step::agreeing;
     return;
   }
-  device::Runtime& runtime = *device::runtime();
-  context_ = device::Context(device_);
-  Error error = runtime.create_stream(device_, &stream_, device::StreamKind::urgent);
+  device::PromptRuntime& runtime = *device::runtime();
   device::Event event = nullptr;
-  if (error == Error::none) error = runtime.create_event(device_, &event);
+  Error error = Error::none;
+  {
+    const device::BlockingDriverCalls calls;
+    if (!calls.may_allocate()) return;  // later
+    context_ = device::Context(device_);
+    error = calls->create_stream(device_, &stream_, device::StreamKind::urgent);
+    if (error == Error::none) error = calls->create_event(device_, &event);
+  }
   if (error != Error::none) return cannot_make(number, runtime.error_text());
   spare_.push_back(event);
   observe::name_stream(runtime.name(), runtime.native(stream_), "Fairlead NCCL");
@@ -289,9 +298,9 @@ void NcclMember::abandon_for_all() {
 void NcclMember::abandon() {
   const bool gone = context_.is_gone_now();
   if (communicator_ && !gone) call_on(device_, [&] { return nccl()->abort(communicator_); });
-  if (stream_ && !gone) device::runtime()->synchronize_stream(stream_);
+  if (stream_ && !gone) (void)device::wait_by_queries(stream_);
   for (const Flight& flight : flights_) spare_.push_back(flight.event);
-  free_stream(stream_, spare_);
+  free_stream(context_, stream_, spare_);
   communicator_ = nullptr;
   context_ = {};
   stream_ = nullptr;
@@ -314,7 +323,9 @@ bool release_nccl(bool a_rank_has_failed) {
 Progress NcclMember::start(uint64_t number, const NcclCall& call) {
   if (spare_.empty()) {
     device::Event event = nullptr;
-    if (device::runtime()->create_event(device_, &event) != Error::none) return Progress::waiting;
+    const device::BlockingDriverCalls calls;
+    if (!calls.may_allocate() || calls->create_event(device_, &event) != Error::none)
+      return Progress::waiting;
     spare_.push_back(event);
   }
   const NcclLibrary& library = *nccl();
@@ -349,7 +360,7 @@ Progress NcclMember::start(uint64_t number, const NcclCall& call) {
 // Until NCCL reports success, its work may not be in the stream yet, and nothing may be enqueued behind it.
 Progress NcclMember::go_on_starting(uint64_t number, const NcclCall& call) {
   if (Result state = state_of(communicator_); state != nccl_result::success) return check();
-  device::Runtime& runtime = *device::runtime();
+  device::PromptRuntime& runtime = *device::runtime();
   Error error = Error::none;
   if (call.afterwards.bytes)
     error = runtime.copy(call.afterwards.to, call.afterwards.from, call.afterwards.bytes, stream_);

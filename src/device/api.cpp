@@ -55,7 +55,7 @@ Error stream_of(int device, Stream* stream) {
     return Error::none;
   }
   const Context context(device);
-  Error error = runtime()->create_stream(device, stream, StreamKind::application);
+  Error error = whole_runtime()->create_stream(device, stream, StreamKind::application);
   if (error == Error::none) streams[device] = {*stream, context};
   return error;
 }
@@ -150,7 +150,7 @@ int find_kernel(const char* name, int device, Kernel* kernel) {
     return FAIRLEAD_DEVICE_SUCCESS;
   }
   const Context context(device);
-  Error error = runtime()->find_kernel(device, images->data(), images->size(), name, kernel);
+  Error error = whole_runtime()->find_kernel(device, images->data(), images->size(), name, kernel);
   if (error == Error::none) loaded[device] = {*kernel, context};
   std::string provider = runtime()->name();
   if (error == Error::none || built_for(*images, provider)) return report(error);
@@ -188,7 +188,7 @@ Graph handle_of(fairlead_device_graph* graph) {
 
 template <class Work>
 int with_runtime(Work work) {
-  return required_runtime() ? report(work(*runtime())) : no_provider();
+  return required_runtime() ? report(work(*whole_runtime())) : no_provider();
 }
 
 // Passes the current device to the work, which makes a handle of the contract.
@@ -229,7 +229,7 @@ int fairlead_device_count(void) {
 }
 
 int fairlead_device_set(int device) {
-  return required_runtime() ? report(runtime()->set_current_device(device)) : no_provider();
+  return required_runtime() ? report(whole_runtime()->set_current_device(device)) : no_provider();
 }
 
 int fairlead_device_get(int* device) {
@@ -260,15 +260,15 @@ int fairlead_device_allocate(void** address, size_t bytes, enum fairlead_device_
     if (Error error = current_device(&device); error != Error::none) return error;
     switch (kind) {
       case FAIRLEAD_MEMORY_DEVICE:
-        return runtime()->allocate(device, bytes, address);
+        return whole_runtime()->allocate(device, bytes, address);
       case FAIRLEAD_MEMORY_PINNED:
-        return runtime()->allocate_pinned(bytes, address);
+        return whole_runtime()->allocate_pinned(bytes, address);
       case FAIRLEAD_MEMORY_MANAGED:
-        return runtime()->allocate_managed(device, bytes, address);
+        return whole_runtime()->allocate_managed(device, bytes, address);
       case FAIRLEAD_MEMORY_POOL:
-        return runtime()->allocate_from_pool(device, bytes, address);
+        return whole_runtime()->allocate_from_pool(device, bytes, address);
       case FAIRLEAD_MEMORY_VIRTUAL:
-        return runtime()->allocate_virtual(device, bytes, address);
+        return whole_runtime()->allocate_virtual(device, bytes, address);
     }
     return Error::invalid_value;
   });
@@ -284,7 +284,7 @@ int fairlead_device_malloc_managed(void** address, size_t bytes) {
 
 int fairlead_device_free(void* address) {
   if (!address) return FAIRLEAD_DEVICE_SUCCESS;
-  return required_runtime() ? report(runtime()->free(address)) : no_provider();
+  return required_runtime() ? report(whole_runtime()->free(address)) : no_provider();
 }
 
 int fairlead_device_malloc_host(void** address, size_t bytes) {
@@ -293,7 +293,7 @@ int fairlead_device_malloc_host(void** address, size_t bytes) {
 
 int fairlead_device_free_host(void* address) {
   if (!address) return FAIRLEAD_DEVICE_SUCCESS;
-  return required_runtime() ? report(runtime()->free_pinned(address)) : no_provider();
+  return required_runtime() ? report(whole_runtime()->free_pinned(address)) : no_provider();
 }
 
 int fairlead_device_copy(void* to, const void* from, size_t bytes) {
@@ -308,7 +308,7 @@ int fairlead_device_synchronize(void) {
   if (!required_runtime()) return no_provider();
   int device;
   Error error = current_device(&device);
-  return report(error != Error::none ? error : runtime()->synchronize(device));
+  return report(error != Error::none ? error : whole_runtime()->synchronize(device));
 }
 
 int fairlead_device_launch(const char* kernel, unsigned grid, unsigned block, void** arguments) {

@@ -10,8 +10,8 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "device/blocking_driver_calls.h"
 #include "device/context.h"
-#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -50,21 +50,21 @@ Pool& pool_of(int device) {
 
 void* Pool::open(int device) {
   if (slab || refused) return slab;
-  const WaitingCalls::Permission permission;
-  if (!permission.may_make()) return nullptr;
+  const BlockingDriverCalls calls;
+  if (!calls.may_allocate()) return nullptr;
   bytes = pool_probe_bytes + options().pools("device");
   void* address = nullptr;
   context = Context(device);
-  Error error = runtime()->allocate_for_peers(device, bytes, &address);
+  Error error = calls->allocate_for_peers(device, bytes, &address);
   if (error != Error::none) {
     for_peers = false;
-    error = runtime()->allocate(device, bytes, &address);
+    error = calls->allocate(device, bytes, &address);
   }
   if (error != Error::none && options().pools("device")) {
     log_line(LogLevel::warn,
              "no %zu bytes of device memory for buffered sends (%s); they go through host memory", bytes,
              runtime()->error_text());
-    error = runtime()->allocate(device, bytes = pool_probe_bytes, &address);
+    error = calls->allocate(device, bytes = pool_probe_bytes, &address);
   }
   if (error != Error::none) {
     refused = true;
@@ -144,8 +144,9 @@ size_t pool_bytes_in_use() {
 
 void pool_release() {
   std::lock_guard lock(mutex);
+  const BlockingDriverCalls calls;
   for (auto& [device, pool] : pools)
-    if (pool.slab && !pool.context.is_gone()) runtime()->free(pool.slab);
+    if (calls && pool.slab && !pool.context.is_gone()) calls->free(pool.slab);
   pools.clear();
 }
 

@@ -11,8 +11,8 @@
 #include <chrono>
 
 #include "base/options.h"
+#include "device/blocking_driver_calls.h"
 #include "device/known_ids.h"
-#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -100,9 +100,9 @@ void await_application(int device) {
 void settle(const void* address, const Allocation& memory) {
   Error before;
   {
-    const WaitingCalls::Permission permission;
-    if (!permission.may_make()) return;
-    before = runtime()->set_sync_memops(address);
+    const BlockingDriverCalls calls;
+    if (!calls.may_allocate()) return;
+    before = calls->set_sync_memops(address);
   }
   if (before != Error::none) {
     int current = memory.device;
@@ -123,7 +123,7 @@ bool detail::found_to_be_host(uintptr_t address) {
 
 Allocation classify(const void* address) {
   Allocation allocation;
-  Runtime* gpu = runtime();
+  PromptRuntime* gpu = runtime();
   if (gpu) gpu->query(address, &allocation);
   if (allocation.kind == MemoryKind::managed && options().managed == "device")
     allocation.kind = MemoryKind::device;
@@ -145,12 +145,12 @@ void set_device_of_progress(int device) {
 }
 
 int device_in_use() {
-  Runtime* gpu = runtime();
+  PromptRuntime* gpu = runtime();
   int count = 0, current = -1;
   if (!gpu || !gpu->in_use()) return -1;
   if (device_of_progress >= 0)
     current = device_of_progress;
-  else if (WaitingCalls::in_thread_of_library)
+  else if (BlockingDriverCalls::in_thread_of_library)
     current = device_of_memory;
   else if (gpu->current_device(&current) != Error::none)
     current = -1;

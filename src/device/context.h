@@ -24,6 +24,7 @@ class Context {
     number_ = runtime()->context_number(device);
   }
 
+  int device() const { return device_; }
   bool is_gone() const { return device_ >= 0 && runtime()->context_number(device_) != number_; }
   // Asks the driver as well.
   bool is_gone_now() const {
@@ -47,13 +48,6 @@ inline void notice_resets() {
   int count = 0;
   if (!runtime() || !runtime()->in_use() || runtime()->device_count(&count) != Error::none) return;
   for (int device = 0; device < count; ++device) (void)runtime()->has_context(device);
-}
-
-// Page-locked memory, and the context with which it ends: that of `device`, or if it is -1 of any in use.
-inline Error allocate_pinned(size_t bytes, void** address, Context* context, int device = -1) {
-  const Error error = runtime()->allocate_pinned(bytes, address, &device);
-  if (error == Error::none) *context = Context(device);
-  return error;
 }
 
 }  // namespace fairlead::device

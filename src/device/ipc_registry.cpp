@@ -14,8 +14,8 @@
 
 #include "base/options.h"
 #include "base/rate_limit.h"
+#include "device/blocking_driver_calls.h"
 #include "device/context.h"
-#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 
@@ -69,15 +69,15 @@ void close(std::list<Mapping>::iterator entry) {
 // Closes the mappings whose device is idle; with `wait`, waits for each device, if that has an end, and
 // closes all of them.
 void close_where_idle(bool wait) {
-  const WaitingCalls::Permission permission;
-  if (!permission) return;
-  wait = wait && permission.may_wait();
+  const BlockingDriverCalls calls;
+  if (!calls) return;
+  wait = wait && calls.may_wait();
   std::map<int, bool> idle;
   std::erase_if(closing, [&](const Mapping& mapping) {
     if (mapping.context.is_gone()) return true;
     auto [entry, unknown] = idle.try_emplace(mapping.device, wait);
     if (unknown && !wait) entry->second = runtime()->query_device(mapping.device) == Error::none;
-    if (entry->second) runtime()->ipc_close(mapping.device, mapping.address);
+    if (entry->second) calls->ipc_close(mapping.device, mapping.address);
     return entry->second;
   });
   any_closing = !closing.empty();

@@ -7,10 +7,11 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "base/options.h"
-#include "device/waiting_calls.h"
+#include "device/blocking_driver_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -18,10 +19,12 @@ namespace {
 struct Idle {
   unsigned char* address;
   Context context;
+  bool limited;
 };
 
 std::mutex mutex;
 auto& idle = *new std::map<size_t, std::vector<Idle>>;
+// Of what is limited:
 size_t total = 0;       // in use and idle
 size_t total_long = 0;  // of that, in long buffers
 
@@ -46,9 +49,9 @@ size_t common_size(size_t bytes) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// The caller holds the lock. Takes an idle buffer of one of these sizes; null if there is none. Those of a
-// device that was reset are no more.
-unsigned char* take_idle(size_t* bytes, size_t longest, Context* context) {
+// The caller holds the lock. Takes an idle buffer of one of these sizes; its address is null if there is
+// none. Those of a device that was reset are no more.
+Idle take_idle(size_t* bytes, size_t longest) {
   for (auto fitting = idle.lower_bound(*bytes); fitting != idle.end() && fitting->first <= longest;
        ++fitting) {
     auto& [size, list] = *fitting;
@@ -56,15 +59,25 @@ unsigned char* take_idle(size_t* bytes, size_t longest, Context* context) {
       const Idle taken = list.back();
       list.pop_back();
       if (taken.context.is_gone_for_any()) {
-        count(size, false);
+        if (taken.limited) count(size, false);
         continue;
       }
       *bytes = size;
-      *context = taken.context;
-      return taken.address;
+      return taken;
     }
   }
-  return nullptr;
+  return {nullptr, {}, false};
+}
+
+Attempt allocate(size_t bytes, int device, unsigned char** address, Context* context) {
+  if (!runtime() || !runtime()->in_use()) return Attempt::later;
+  void* fresh = nullptr;
+  const BlockingDriverCalls calls;
+  if (!calls.may_allocate()) return Attempt::later;
+  if (calls->allocate_pinned(bytes, &fresh, &device) != Error::none) return Attempt::never;
+  *address = static_cast<unsigned char*>(fresh);
+  *context = Context(device);
+  return Attempt::made;
 }
 
 }  // namespace
@@ -74,36 +87,47 @@ unsigned char* take_idle(size_t* bytes, size_t longest, Context* context) {
 PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(common_size(bytes)) {
   if (bytes == 0) return;
   std::lock_guard lock(mutex);
-  if ((pinned_ = take_idle(&bytes_, 2 * bytes_, &context_))) return;
-  void* fresh = nullptr;
+  const auto take = [this](size_t longest) {
+    const Idle taken = take_idle(&bytes_, longest);
+    std::tie(pinned_, context_, limited_) = std::tie(taken.address, taken.context, taken.limited);
+    return pinned_ != nullptr;
+  };
+  if (take(2 * bytes_)) return;
   const size_t limit = pool_limit();
   const bool has_room = total + bytes_ <= limit && (!is_long(bytes_) || total_long + bytes_ <= limit / 2);
-  if (has_room && runtime() && runtime()->in_use())
-    if (const WaitingCalls::Permission permission; permission.may_make())
-      (void)allocate_pinned(bytes_, &fresh, &context_);
-  if (fresh) {
-    pinned_ = static_cast<unsigned char*>(fresh);
+  if (has_room && allocate(bytes_, -1, &pinned_, &context_) == Attempt::made) {
+    limited_ = true;
     count(bytes_, true);
-  } else if (!(pinned_ = take_idle(&bytes_, SIZE_MAX, &context_))) {
+  } else if (!take(SIZE_MAX)) {
     ordinary_ = HostBuffer(bytes);
   }
+}
+
+Attempt PinnedBuffer::make(size_t bytes, PinnedBuffer* made, int device) {
+  PinnedBuffer fresh;
+  fresh.bytes_ = common_size(bytes);
+  const Attempt outcome = allocate(fresh.bytes_, device, &fresh.pinned_, &fresh.context_);
+  if (outcome == Attempt::made) *made = std::move(fresh);
+  return outcome;
 }
 
 PinnedBuffer::~PinnedBuffer() {
   if (!pinned_) return;
   std::lock_guard lock(mutex);
-  if (context_.is_gone())
+  if (!context_.is_gone())
+    idle[bytes_].push_back({pinned_, context_, limited_});
+  else if (limited_)
     count(bytes_, false);
-  else
-    idle[bytes_].push_back({pinned_, context_});
 }
 
 void release_pinned() {
   std::lock_guard lock(mutex);
+  const BlockingDriverCalls calls;
+  if (!calls) return;
   for (auto& [bytes, list] : idle) {
     for (const Idle& one : list) {
-      if (!one.context.is_gone()) runtime()->free_pinned(one.address);
-      count(bytes, false);
+      if (!one.context.is_gone()) calls->free_pinned(one.address);
+      if (one.limited) count(bytes, false);
     }
   }
   idle.clear();

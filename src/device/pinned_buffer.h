@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Page-locked host memory for pieces of messages, kept for reuse: at most as much as FAIRLEAD_POOLS says.
-// Beyond that limit, or if the driver refuses, a buffer is ordinary host memory: copies are slower then, but
-// no message ever waits for a buffer that another message holds. Thread-safe.
+// All page-locked host memory of the library, kept for reuse. Thread-safe.
 
 #pragma once
 
 #include <utility>
 
+#include "base/attempt.h"
 #include "base/memory/host_buffer.h"
 #include "device/context.h"
 
@@ -16,13 +15,19 @@ namespace fairlead::device {
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
-  // data() is null if `bytes` is 0 or no memory is available.
+  // For a piece of a message: of at most as much memory as FAIRLEAD_POOLS says. Beyond that limit, or if the
+  // driver refuses, it is ordinary host memory: copies are slower then, but no message ever waits for a
+  // buffer that another message holds. data() is null if `bytes` is 0 or no memory is available.
   explicit PinnedBuffer(size_t bytes);
+  // Page-locked memory only, outside the limit, for what the library needs once. It ends with the context of
+  // `device`, or if that is -1 of any. later: the driver may not be asked now (blocking_driver_calls.h).
+  static Attempt make(size_t bytes, PinnedBuffer* made, int device = -1);
   PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
     std::swap(bytes_, other.bytes_);
     std::swap(pinned_, other.pinned_);
     std::swap(context_, other.context_);
+    std::swap(limited_, other.limited_);
     std::swap(ordinary_, other.ordinary_);
     return *this;
   }
@@ -31,11 +36,14 @@ class PinnedBuffer {
   unsigned char* data() const { return pinned_ ? pinned_ : ordinary_.data(); }
   // Returns whether devices can access the buffer directly.
   bool pinned() const { return pinned_ != nullptr; }
+  // Of that memory.
+  const Context& context() const { return context_; }
 
  private:
   size_t bytes_ = 0;
   unsigned char* pinned_ = nullptr;
   Context context_;
+  bool limited_ = false;  // counts towards the limit
   HostBuffer ordinary_;
 };
 

@@ -82,17 +82,21 @@ std::atomic<Runtime*>& choice() {
 
 }  // namespace
 
-Runtime* runtime() {
+Runtime* whole_runtime() {
   return choice().load(std::memory_order_acquire);
 }
 
-Runtime* required_runtime() {
+PromptRuntime* runtime() {
+  return whole_runtime();
+}
+
+PromptRuntime* required_runtime() {
   static std::mutex mutex;
   static std::atomic<bool> settled = false;
   if (settled.load(std::memory_order_acquire)) return runtime();
   std::lock_guard lock(mutex);
   std::string why_not;
-  if (Runtime* chosen = runtime(); chosen && !chosen->open(&why_not)) {
+  if (PromptRuntime* chosen = runtime(); chosen && !chosen->open(&why_not)) {
     if (options().device != "auto") {
       refuse(chosen->name(), why_not.c_str(), rocm_remedy);
       return nullptr;

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "base/log.h"
+#include "device/blocking_driver_calls.h"
 #include "device/context.h"
-#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -29,10 +29,10 @@ bool register_memory(void* start, size_t bytes) {
   if (auto known = registrations.find(start);
       known != registrations.end() && !known->second.context.is_gone_for_any())
     return !known->second.refused;
-  const WaitingCalls::Permission permission;
-  if (!permission.may_make()) return false;
+  const BlockingDriverCalls calls;
+  if (!calls.may_allocate()) return false;
   int device = -1;
-  const bool refused = runtime()->register_host(start, bytes, &device) != Error::none;
+  const bool refused = calls->register_host(start, bytes, &device) != Error::none;
   if (refused) log_line(LogLevel::info, "shared memory could not be registered: %s", runtime()->error_text());
   registrations[start] = {bytes, refused, Context(device), {}};
   return !refused;
@@ -42,7 +42,7 @@ void* registered_for_kernels(int device, void* start) {
   const auto registration = registrations.find(start);
   if (registration == registrations.end() || registration->second.refused) return nullptr;
   if (registration->second.context.is_gone_for_any() &&
-      (WaitingCalls::in_thread_of_library || !register_memory(start, registration->second.bytes)))
+      (BlockingDriverCalls::in_thread_of_library || !register_memory(start, registration->second.bytes)))
     return nullptr;
   auto& known = registration->second.for_kernels;
   const auto found = known.find(device);
@@ -60,10 +60,12 @@ size_t registered_bytes() {
 }
 
 void unregister_memory() {
+  const BlockingDriverCalls calls;
+  if (!calls) return;
   std::erase_if(registrations, [](auto& entry) {
     const auto& [start, registration] = entry;
     return registration.refused || registration.context.is_gone() ||
-           runtime()->unregister_host(start) == Error::none;
+           calls->unregister_host(start) == Error::none;
   });
 }
 

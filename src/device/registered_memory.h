@@ -12,7 +12,8 @@
 namespace fairlead::device {
 
 // Registers memory, whose address and length are whole pages, unless it is registered. False: the driver has
-// refused, which the log says once, or calls that make something are not permitted now (waiting_calls.h).
+// refused, which the log says once, or calls that make something are not permitted now
+// (blocking_driver_calls.h).
 bool register_memory(void* start, size_t bytes);
 // Where kernels of this device find the start of memory; null: it is not registered, or they do not.
 void* registered_for_kernels(int device, void* start);

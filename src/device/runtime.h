@@ -21,12 +21,12 @@
 //    is known by its address only, so its owner must remember the context (context.h).
 
 #pragma once
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+
 
 namespace fairlead::device {
 
@@ -129,9 +129,11 @@ struct CodeImage {
   size_t size;
 };
 
-class Runtime {
+// What the library may call at any time: these calls wait for no stream of the program, and no thread in a
+// call of the driver delays them for long.
+class PromptRuntime {
  public:
-  virtual ~Runtime() = default;
+  virtual ~PromptRuntime() = default;
 
   virtual const char* name() const = 0;        // "cuda", "rocm" or "sim"
   virtual const char* error_text() const = 0;  // provider's message for this thread's last error, "" if none
@@ -154,56 +156,20 @@ class Runtime {
   // cuDevicePrimaryCtxReset(), hipDeviceReset() or the end of the driver. query() of device memory,
   // has_context(), calls that make something and calls that fail notice that; this function asks nobody.
   virtual uint32_t context_number(int device) const = 0;
-  virtual Error reset(int device) = 0;  // for the application, not for the library
   virtual Error current_device(int* device) = 0;
-  virtual Error set_current_device(int device) = 0;  // for the application, not for the library
   // Calls `work` while `device` is this thread's current device, for libraries that use the current device.
   virtual Error run_on(int device, const std::function<void()>& work) = 0;
-  virtual Error synchronize(int device) = 0;
   virtual Error can_access_peer(int device, int peer, bool* possible) = 0;
   // May kernels of both change a word of either at once, by atomic operations? PCIe does not do that. The
   // peer may be hidden from this process; false if nothing tells then.
   virtual bool has_peer_atomics(int, const DeviceInfo&) { return true; }
-  virtual Error enable_peer(int device, int peer) = 0;  // Error::none also if it was enabled before
 
   // ---- Memory --------------------------------------------------------------------------------------
   // For an unknown address the kind is MemoryKind::host and the result is no error.
   virtual Error query(const void* address, Allocation* allocation) = 0;
-  virtual Error allocate(int device, size_t bytes, void** address) = 0;
-  // Memory that kernels of other devices may write while a stream of this one waits for it (on ROCm, where
-  // the L2 cache may keep old content of other memory, fine-grained memory). Not every GPU has such memory.
-  virtual Error allocate_for_peers(int device, size_t bytes, void** address) {
-    return allocate(device, bytes, address);
-  }
-  virtual Error allocate_managed(int device, size_t bytes, void** address) = 0;
-  // Stream-ordered memory of the device's default pool (cudaMallocAsync, hipMallocAsync).
-  virtual Error allocate_from_pool(int device, size_t bytes, void** address) = 0;
-  // Virtual memory: pieces of physical memory that can be shared by file descriptor, mapped contiguously,
-  // like the expandable segments of an application's allocator. query() describes one piece.
-  Error allocate_virtual(int device, size_t bytes, void** address) {
-    return allocate_virtual_in(device, device, bytes, address);
-  }
-  // The same with physical memory of device `location`, or of the host (-1). `device` has access to it, and
-  // neither other devices nor the CPU have.
-  virtual Error allocate_virtual_in(int location, int device, size_t bytes, void** address) = 0;
-  virtual Error free(void* address) = 0;  // frees memory from any function above
-  // Page-locked memory is usable by every device, but ends with the context of one: that of `*device`, or if
-  // that is -1 of any device in use, which is returned. Null: the caller need not know.
-  virtual Error allocate_pinned(size_t bytes, void** address, int* device = nullptr) = 0;
-  virtual Error free_pinned(void* address) = 0;
-  virtual Error register_host(void* address, size_t bytes, int* device = nullptr) = 0;
-  virtual Error unregister_host(void* address) = 0;
   // Where kernels of a device find memory that was given to register_host(); null if they do not.
   virtual void* address_for_kernels(int, void* registered) { return registered; }
   virtual Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) = 0;
-  // The synchronous functions of CUDA and HIP return while some of what they were asked to do is still in
-  // flight: fills, copies inside a device and, with CUDA, short copies of pageable host memory. From now on
-  // those on this allocation complete before they return; where the driver offers that for all memory of a
-  // device only, those on the device. not_ready: those that were called before may be in flight; none: they
-  // were complete already.
-  virtual Error set_sync_memops(const void* address) = 0;
-  // What cudaMemcpy() and hipMemcpy() do, in the calling thread's current device.
-  virtual Error copy_as_program(void* to, const void* from, size_t bytes) = 0;
   // Returns whether copies into page-locked memory write each aligned 32-bit word atomically, so that the
   // host can poll for the data. True for transfers over PCIe and similar links.
   virtual bool writes_whole_words() const { return false; }
@@ -215,17 +181,12 @@ class Runtime {
   virtual bool cpu_stores_are_ordered() const { return false; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
-  // If the driver has no memory for another stream, returns the default stream, which waits for the
-  // application's.
-  virtual Error create_stream(int device, Stream* stream, StreamKind kind = StreamKind::library) = 0;
   // Makes a Stream of the application's cudaStream_t or hipStream_t, which stays the application's:
   // destroy_stream() only forgets it. Accepts the handles 0 and 1 for the default stream of the current
   // device, and 2 for the per-thread default stream, which is that of whichever thread makes a call. Creates
   // no stream, may be called while the stream is being captured, and returns the stream's device.
   virtual Error adopt_stream(void* native, Stream* stream, int* device) = 0;
-  virtual Error destroy_stream(Stream stream) = 0;
   virtual void* native(Stream stream) const = 0;  // cudaStream_t, hipStream_t
-  virtual Error synchronize_stream(Stream stream) = 0;
   virtual Error query_stream(Stream stream) = 0;  // Error::none or Error::not_ready
   // The same for all work of the application on this device that the driver tells of without submitting any:
   // with CUDA that of the default stream and of the streams that synchronise with it, with ROCm that of the
@@ -256,8 +217,6 @@ class Runtime {
   virtual Error copy_2d(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                         size_t height, Stream stream) = 0;
   virtual Error fill(void* to, int byte, size_t bytes, Stream stream) = 0;
-  virtual Error create_event(int device, Event* event) = 0;
-  virtual Error destroy_event(Event event) = 0;
   virtual Error record_event(Event event, Stream stream) = 0;
   virtual Error query_event(Event event) = 0;  // Error::none or Error::not_ready
   virtual Error wait_event(Stream stream, Event event) = 0;
@@ -306,18 +265,12 @@ class Runtime {
   // With that of the calling thread. Other calls cost less in a thread of the library if its mode is
   // `relaxed`.
   virtual Error exchange_capture_mode(CaptureMode* mode) = 0;
-  // What is submitted to the stream becomes part of a graph until end_capture(). A stream that waits for an
-  // event recorded in the capture joins it, and must be waited for in turn before end_capture(). Queries and
-  // synchronisation of a captured stream or event fail and invalidate the capture.
-  virtual Error begin_capture(Stream stream, CaptureMode mode = CaptureMode::global) = 0;
-  virtual Error end_capture(Stream stream, Graph* graph) = 0;
   // Releases the object when the graph that the stream is being captured into, its copies and all that was
   // instantiated from them have been destroyed and no launch of them is left; that may be in any thread,
   // which may hold locks of the driver, so a destructor must neither use the GPU nor block. After an error at
   // once.
   virtual Error keep_with_graph(Stream, std::shared_ptr<const void>) { return Error::not_supported; }
   virtual Error launch_graph(Graph graph, Stream stream) = 0;  // any number of times, one after the other
-  virtual Error destroy_graph(Graph graph) = 0;
 
   // ---- Memory of other processes -------------------------------------------------------------------
   // `base` must be the start of an allocation that query() reports as exportable. Some memory (virtual
@@ -333,6 +286,72 @@ class Runtime {
   // `file` is a descriptor of the same file, or -1; the caller keeps ownership. The mapping is valid for work
   // on `device`; another device needs an import of its own.
   virtual Error ipc_import(int device, const IpcHandle& handle, int file, void** base) = 0;
+
+  // ---- Kernels -------------------------------------------------------------------------------------
+  virtual Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) = 0;
+};
+
+// The whole contract. The other calls may wait for the program's streams, or for a thread that is in such a
+// call; the library makes them by BlockingDriverCalls (blocking_driver_calls.h) only.
+class Runtime : public PromptRuntime {
+ public:
+  // ---- Process and devices -------------------------------------------------------------------------
+  virtual Error reset(int device) = 0;               // for the application, not for the library
+  virtual Error set_current_device(int device) = 0;  // for the application, not for the library
+  virtual Error synchronize(int device) = 0;
+  virtual Error enable_peer(int device, int peer) = 0;  // Error::none also if it was enabled before
+  // ---- Memory --------------------------------------------------------------------------------------
+  virtual Error allocate(int device, size_t bytes, void** address) = 0;
+  // Memory that kernels of other devices may write while a stream of this one waits for it (on ROCm, where
+  // the L2 cache may keep old content of other memory, fine-grained memory). Not every GPU has such memory.
+  virtual Error allocate_for_peers(int device, size_t bytes, void** address) {
+    return allocate(device, bytes, address);
+  }
+  virtual Error allocate_managed(int device, size_t bytes, void** address) = 0;
+  // Stream-ordered memory of the device's default pool (cudaMallocAsync, hipMallocAsync).
+  virtual Error allocate_from_pool(int device, size_t bytes, void** address) = 0;
+  // Virtual memory: pieces of physical memory that can be shared by file descriptor, mapped contiguously,
+  // like the expandable segments of an application's allocator. query() describes one piece.
+  Error allocate_virtual(int device, size_t bytes, void** address) {
+    return allocate_virtual_in(device, device, bytes, address);
+  }
+  // The same with physical memory of device `location`, or of the host (-1). `device` has access to it, and
+  // neither other devices nor the CPU have.
+  virtual Error allocate_virtual_in(int location, int device, size_t bytes, void** address) = 0;
+  virtual Error free(void* address) = 0;  // frees memory from any function above
+  // Page-locked memory is usable by every device, but ends with the context of one: that of `*device`, or if
+  // that is -1 of any device in use, which is returned. Null: the caller need not know.
+  virtual Error allocate_pinned(size_t bytes, void** address, int* device = nullptr) = 0;
+  virtual Error free_pinned(void* address) = 0;
+  virtual Error register_host(void* address, size_t bytes, int* device = nullptr) = 0;
+  virtual Error unregister_host(void* address) = 0;
+  // The synchronous functions of CUDA and HIP return while some of what they were asked to do is still in
+  // flight: fills, copies inside a device and, with CUDA, short copies of pageable host memory. From now on
+  // those on this allocation complete before they return; where the driver offers that for all memory of a
+  // device only, those on the device. not_ready: those that were called before may be in flight; none: they
+  // were complete already.
+  virtual Error set_sync_memops(const void* address) = 0;
+  // What cudaMemcpy() and hipMemcpy() do, in the calling thread's current device.
+  virtual Error copy_as_program(void* to, const void* from, size_t bytes) = 0;
+
+  // ---- Streams, copies, events ---------------------------------------------------------------------
+  // If the driver has no memory for another stream, returns the default stream, which waits for the
+  // application's.
+  virtual Error create_stream(int device, Stream* stream, StreamKind kind = StreamKind::library) = 0;
+  virtual Error destroy_stream(Stream stream) = 0;
+  virtual Error synchronize_stream(Stream stream) = 0;
+  virtual Error create_event(int device, Event* event) = 0;
+  virtual Error destroy_event(Event event) = 0;
+
+  // ---- Words, host functions, graphs ---------------------------------------------------------------
+  // What is submitted to the stream becomes part of a graph until end_capture(). A stream that waits for an
+  // event recorded in the capture joins it, and must be waited for in turn before end_capture(). Queries and
+  // synchronisation of a captured stream or event fail and invalidate the capture.
+  virtual Error begin_capture(Stream stream, CaptureMode mode = CaptureMode::global) = 0;
+  virtual Error end_capture(Stream stream, Graph* graph) = 0;
+  virtual Error destroy_graph(Graph graph) = 0;
+
+  // ---- Memory of other processes -------------------------------------------------------------------
   // `device` is the device of the import. Waits until it has completed all work of all streams.
   virtual Error ipc_close(int device, void* base) = 0;
 
@@ -342,19 +361,20 @@ class Runtime {
   // it.
   virtual Error find_kernel(int device, const CodeImage* images, size_t count, const char* name,
                             Kernel* kernel) = 0;
-  virtual Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) = 0;
 };
 
 // Returns the provider of this process, selected by option FAIRLEAD_DEVICE (auto, cuda, rocm, sim, none).
 // auto selects CUDA, else ROCm, if a driver and a device are found, else the simulated GPU. Returns null for
 // none. Never initialises a driver beyond what the choice requires.
-Runtime* runtime();
+PromptRuntime* runtime();
+// The same with all of its calls: for the program's own calls, BlockingDriverCalls, tools and tests.
+Runtime* whole_runtime();
 
 // The same for callers that need a GPU, like the functions of fairlead/device.h: returns a provider whose
 // library can be opened. If AMD's driver is present but no HIP runtime is, auto switches to the simulated
 // GPU, which runtime() then returns as well. Returns null, and logs the reason, for an unavailable provider
 // that was requested by name.
-Runtime* required_runtime();
+PromptRuntime* required_runtime();
 
 // Why simulated GPUs take the place of real ones, "no CUDA (...), no ROCm (...)"; "" if they do not.
 std::string why_simulated();

@@ -13,8 +13,9 @@
 
 #include "base/library_thread.h"
 #include "base/log.h"
+#include "device/blocking_driver_calls.h"
 #include "device/context.h"
-#include "device/waiting_calls.h"
+#include "device/pinned_buffer.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
 #include "observe/trace.h"
@@ -42,12 +43,14 @@ struct KernelContext {
   device::Context context;
   unsigned move_blocks = 1;  // number of blocks that fill the device
   device::Stream stream = nullptr;
-  uint64_t* flag = nullptr;     // page-locked; each kernel stores its number, in their order
+  device::PinnedBuffer flag;    // each kernel stores its number, in their order
   uint32_t* counter = nullptr;  // on the device, zero when no kernel runs
   uint64_t last_number = 0;
   uint64_t launched = 0, ended = 0;  // kernels, of which those that have ended are known late
   uint64_t over_at = 0;              // end of the last kernel, for the trace
   Attempt created = Attempt::later;  // this context
+
+  uint64_t* end_flag() const { return reinterpret_cast<uint64_t*>(flag.data()); }
 };
 
 namespace {
@@ -58,9 +61,15 @@ auto& contexts = *new std::map<int, KernelContext>;
 // Enough for the counter and for what the first kernel copies.
 constexpr size_t counter_bytes = 4 * sizeof(uint32_t);
 
-Error make(KernelContext& context, int device) {
-  device::Runtime& runtime = *device::runtime();
-  void *flag = nullptr, *counter = nullptr;
+Attempt make(KernelContext& context, int device) {
+  if (!context.flag.pinned())
+    if (const Attempt made = device::PinnedBuffer::make(counter_bytes, &context.flag, device);
+        made != Attempt::made)
+      return made;
+  const device::BlockingDriverCalls calls;
+  if (!calls.may_allocate()) return Attempt::later;
+  device::Runtime& runtime = *calls;
+  void* counter = nullptr;
   device::DeviceInfo info;
   context.device = device;
   context.context = device::Context(device);
@@ -68,29 +77,26 @@ Error make(KernelContext& context, int device) {
     context.move_blocks =
         static_cast<unsigned>(std::max(info.multiprocessors, 1)) * blocks_per_multiprocessor;
   Error error = runtime.create_stream(device, &context.stream, device::StreamKind::urgent);
-  if (error == Error::none) error = runtime.allocate_pinned(counter_bytes, &flag, &device);
   if (error == Error::none) error = runtime.allocate(device, counter_bytes, &counter);
-  context.flag = static_cast<uint64_t*>(flag);
   context.counter = static_cast<uint32_t*>(counter);
-  if (error != Error::none) return error;
+  if (error != Error::none) return Attempt::never;
   observe::name_stream(runtime.name(), runtime.native(context.stream), "Fairlead kernels");
-  std::memset(flag, 0, counter_bytes);
+  std::memset(context.flag.data(), 0, counter_bytes);
   // The counter is copied to, not filled: filling takes a kernel, which may find no room beside the program's
   // kernels. With ROCm a copy also takes a kernel, but in a queue of the library.
-  error = runtime.copy(counter, flag, counter_bytes, context.stream);
-  return error == Error::none ? runtime.synchronize_stream(context.stream) : error;
+  error = runtime.copy(counter, context.flag.data(), counter_bytes, context.stream);
+  if (error == Error::none) error = runtime.synchronize_stream(context.stream);
+  return error == Error::none ? Attempt::made : Attempt::never;
 }
 
 KernelContext& context_of(int device) {
   std::lock_guard lock(mutex);
   KernelContext& context = contexts[device];
   if (context.context.is_gone()) {
-    if (context.stream) (void)device::runtime()->destroy_stream(context.stream);
+    if (context.stream) (void)device::BlockingDriverCalls::of_what_is_gone()->destroy_stream(context.stream);
     context = KernelContext();
   }
-  if (context.created == Attempt::later)
-    if (const device::WaitingCalls::Permission permission; permission.may_make())
-      context.created = make(context, device) == Error::none ? Attempt::made : Attempt::never;
+  if (context.created == Attempt::later) context.created = make(context, device);
   return context;
 }
 
@@ -135,7 +141,7 @@ Attempt KernelRun::start(int device, Launch launch) {
   }
   context_ = &context;
   made_in_ = context.context;
-  if (!word_) signal({context.flag, context.flag}, ++context.last_number);
+  if (!word_) signal({context.end_flag(), context.end_flag()}, ++context.last_number);
   if (observe::tracing()) since_ = observe::now();
   const Error error = launch(context.stream, Signal{context.counter, word_.for_kernels, value_, own_memory_});
   active_ = error == Error::none;
@@ -184,7 +190,7 @@ Error KernelRun::poll() {
     return Error::failed;
   }
   // In the flag later kernels store higher numbers. A caller's word is this kernel's alone.
-  const bool in_flag = word_.address == context.flag;
+  const bool in_flag = word_.address == context.end_flag();
   auto is_over = [this, in_flag] {
     const uint64_t seen = std::atomic_ref(*word_.address).load(std::memory_order_acquire);
     return in_flag ? seen >= value_ : seen == value_;
@@ -221,11 +227,13 @@ void prepare_kernel_runs(int device) {
 
 void release_kernel_runs() {
   std::lock_guard lock(mutex);
-  for (auto& [device, context] : contexts) {
-    if (context.context.is_gone()) continue;
-    if (context.stream) device::runtime()->destroy_stream(context.stream);
-    if (context.flag) device::runtime()->free_pinned(context.flag);
-    if (context.counter) device::runtime()->free(context.counter);
+  {
+    const device::BlockingDriverCalls calls;
+    for (auto& [device, context] : contexts) {
+      if (!calls || context.context.is_gone()) continue;
+      if (context.stream) calls->destroy_stream(context.stream);
+      if (context.counter) calls->free(context.counter);
+    }
   }
   contexts.clear();
 }
@@ -240,7 +248,7 @@ constexpr std::pair<ReduceOp, Element> likely[] = {
     {ReduceOp::max, Element::int32},
 };
 
-bool any_device_in_use(device::Runtime& runtime, int* count) {
+bool any_device_in_use(device::PromptRuntime& runtime, int* count) {
   if (!runtime.in_use() || runtime.device_count(count) != Error::none) return false;
   for (int device = 0; device < *count; ++device)
     if (runtime.has_context(device)) return true;
@@ -261,8 +269,8 @@ EarlyLoading::~EarlyLoading() {
 }
 
 void EarlyLoading::run() {
-  device::Runtime& runtime = *device::runtime();
-  device::WaitingCalls::in_thread_of_library = true;
+  device::PromptRuntime& runtime = *device::runtime();
+  device::BlockingDriverCalls::in_thread_of_library = true;
   int count = 0, loaded = 0;
   (void)runtime.device_count(&count);
   for (int device = 0; device < count; ++device) {

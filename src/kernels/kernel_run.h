@@ -73,7 +73,7 @@ class KernelRun {
 };
 
 // Makes what kernels that move bytes need and what cannot be made while streams wait
-// (device/waiting_calls.h).
+// (device/blocking_driver_calls.h).
 void prepare_kernel_runs(int device);
 // Called in MPI_Finalize.
 void release_kernel_runs();
@@ -81,7 +81,7 @@ void release_kernel_runs();
 // As long as it exists, a thread loads the kernels that programs are most likely to need first, on the
 // devices that are in use then: at least one kernel, if any device is. Must not outlast the MPI call that
 // makes it, because between its calls the program may start a kernel that keeps the driver from returning
-// (WaitingCalls). The destructor waits for the kernel that is being loaded.
+// (BlockingDriverCalls). The destructor waits for the kernel that is being loaded.
 class EarlyLoading {
  public:
   EarlyLoading();

@@ -13,9 +13,9 @@
 
 #include "base/log.h"
 #include "base/rate_limit.h"
+#include "device/blocking_driver_calls.h"
 #include "device/context.h"
 #include "device/cuda_hip/gpu_targets.h"
-#include "device/waiting_calls.h"
 #include "kernels/reduce.h"
 
 namespace fairlead::kernels {
@@ -89,14 +89,13 @@ class KernelTable {
     auto [device, images, number] = key;
     Known known, later;
     later.failures = known_of(key).failures;
-    const device::WaitingCalls::Permission permission;
-    if (!permission) return later;
+    const device::BlockingDriverCalls calls;
+    if (!calls) return later;
     known.context = device::Context(device);
     known.outcome = device::runtime()->query_loading(device);
     if (known.outcome != Error::none) return later;
     const std::vector<device::CodeImage>& code = code_of(images);
-    known.outcome =
-        device::runtime()->find_kernel(device, code.data(), code.size(), name.c_str(), &known.kernel);
+    known.outcome = calls->find_kernel(device, code.data(), code.size(), name.c_str(), &known.kernel);
     if (known.outcome == Error::none) return known;
     log_line(LogLevel::info, "device %d cannot load kernel %s: %s", device, name.c_str(),
              device::to_string(known.outcome));

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/memory/host_buffer.h"
+#include "device/blocking_driver_calls.h"
 #include "device/buffer_pool.h"
 #include "device/copies/copy.h"
-#include "device/waiting_calls.h"
 
 namespace fairlead::packing {
 namespace {
@@ -49,19 +49,24 @@ Attempt allocate(TableMemory* memory) {
     memory->address = device::pool_allocate(in_pool_of(location), memory->bytes);
     return memory->address ? Attempt::made : Attempt::never;
   }
-  const device::WaitingCalls::Permission permission;
-  if (!permission.may_make()) return Attempt::later;
-  const Error error = location == in_host_memory
-                          ? device::allocate_pinned(memory->bytes, &memory->address, &memory->context)
-                          : device::runtime()->allocate(location, memory->bytes, &memory->address);
+  if (location == in_host_memory) {
+    auto pinned = std::make_shared<device::PinnedBuffer>();
+    const Attempt made = device::PinnedBuffer::make(memory->bytes, pinned.get());
+    memory->address = pinned->data();
+    memory->context = pinned->context();
+    memory->pinned = std::move(pinned);
+    return made;
+  }
+  const device::BlockingDriverCalls calls;
+  if (!calls.may_allocate()) return Attempt::later;
+  const Error error = calls->allocate(location, memory->bytes, &memory->address);
   return error == Error::none ? Attempt::made : Attempt::never;
 }
 
 void free_table(const TableMemory& memory) {
   if (is_in_pool(memory)) return device::pool_free(memory.address);
-  if (memory.context.is_gone()) return;
-  memory.location == in_host_memory ? device::runtime()->free_pinned(memory.address)
-                                    : device::runtime()->free(memory.address);
+  if (memory.context.is_gone() || memory.location == in_host_memory) return;
+  if (const device::BlockingDriverCalls calls; calls) calls->free(memory.address);
 }
 
 // The caller holds the lock.
@@ -78,7 +83,7 @@ Attempt take(int device, size_t bytes, TableMemory* memory) {
   Attempt outcome = Attempt::never;
   std::lock_guard lock(known().mutex);
   for (int location : {device, in_host_memory, in_pool_of(device)}) {
-    *memory = {nullptr, location, std::bit_ceil(bytes), {}};
+    *memory = {nullptr, location, std::bit_ceil(bytes), {}, nullptr};
     auto found = known().idle.find({location, memory->bytes});
     while (found != known().idle.end() && found->second.context.is_gone_for_any()) {
       free_what_is_gone();

@@ -14,6 +14,7 @@
 
 #include "base/attempt.h"
 #include "device/context.h"
+#include "device/pinned_buffer.h"
 #include "kernels/blocks.h"
 #include "packing/tree.h"
 
@@ -25,6 +26,7 @@ struct TableMemory {
   int location = 0;
   size_t bytes = 0;
   device::Context context;
+  std::shared_ptr<device::PinnedBuffer> pinned;  // if the memory is host memory
 };
 
 class BlockList {

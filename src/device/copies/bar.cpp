@@ -12,8 +12,8 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "device/blocking_driver_calls.h"
 #include "device/copies/small_copy.h"
-#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -61,9 +61,9 @@ std::optional<Limits> measure(int device, const SmallCopies& engine) {
   Limits limits;
   void* memory = nullptr;
   {
-    const WaitingCalls::Permission permission;
-    if (!permission.may_make()) return std::nullopt;
-    if (runtime()->allocate(device, small_copy_bytes, &memory) != Error::none) return limits;
+    const BlockingDriverCalls calls;
+    if (!calls.may_allocate()) return std::nullopt;
+    if (calls->allocate(device, small_copy_bytes, &memory) != Error::none) return limits;
   }
   if (void* mapped = insistently_mapped(memory)) {
     unsigned char host[small_copy_bytes] = {};

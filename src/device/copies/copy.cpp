@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "device/blocking_driver_calls.h"
 #include "device/classify.h"
 #include "device/context.h"
 #include "device/copies/submit_copies.h"
-#include "device/waiting_calls.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
 #include "observe/trace.h"
@@ -84,7 +84,7 @@ struct CopyStreams {
   bool by_direction = false;  // all copies that run are in the streams of their directions
 
   void begin_anew(int device);
-  Error add_stream();
+  Error add_stream(const Submission& submission);
   void add(Stream stream);
   Error take_copy_stream(const Submission& submission, CopyStream** taken);
   void mark_end(const Submission& submission, CopyStream& queue);
@@ -117,17 +117,19 @@ void CopyStreams::begin_anew(int of_device) {
   context = Context(device);
   for (auto& queue : streams) {
     while (!queue->running.empty()) end_first(*queue, Error::failed);
-    (void)runtime()->destroy_stream(queue->stream);
+    (void)BlockingDriverCalls::of_what_is_gone()->destroy_stream(queue->stream);
   }
-  for (Event event : idle_events) (void)runtime()->destroy_event(event);
+  for (Event event : idle_events) (void)BlockingDriverCalls::of_what_is_gone()->destroy_event(event);
   streams.clear();
   idle_events.clear();
   prepared_devices &= ~(uint64_t{1} << device);
 }
 
-Error CopyStreams::add_stream() {
+// Without any stream there is no copy.
+Error CopyStreams::add_stream(const Submission& submission) {
   Stream stream = nullptr;
-  const Error error = runtime()->create_stream(device, &stream);
+  Runtime* const driver = submission.allocating() ? submission.allocating() : BlockingDriverCalls::at_risk();
+  const Error error = driver->create_stream(device, &stream);
   if (error == Error::none) add(stream);
   return error;
 }
@@ -158,8 +160,8 @@ Error CopyStreams::take_copy_stream(const Submission& submission, CopyStream** t
     *taken = queue.get();
     return Error::none;
   }
-  if (streams.size() < copy_streams_allowed()) {
-    if (Error error = add_stream(); error != Error::none) return error;
+  if (streams.empty() || (submission.allocating() && streams.size() < copy_streams_allowed())) {
+    if (Error error = add_stream(submission); error != Error::none) return error;
     *taken = streams.back().get();
     return Error::none;
   }
@@ -176,7 +178,8 @@ void CopyStreams::mark_end(const Submission& submission, CopyStream& queue) {
   if (!idle_events.empty()) {
     event = idle_events.back();
     idle_events.pop_back();
-  } else if (!submission.may_make() || runtime()->create_event(device, &event) != Error::none) {
+  } else if (!submission.allocating() ||
+             submission.allocating()->create_event(device, &event) != Error::none) {
     return;
   }
   if (runtime()->record_event(event, queue.stream) == Error::none)
@@ -403,9 +406,9 @@ static void make_lacking(int device) {
     events_lacking -= std::min(events_lacking, existing.idle_events.size());
   }
   for (Stream made; streams.size() < streams_lacking; streams.push_back(made))
-    if (runtime()->create_stream(device, &made) != Error::none) break;
+    if (BlockingDriverCalls::of_program()->create_stream(device, &made) != Error::none) break;
   for (Event made; events.size() < events_lacking; events.push_back(made))
-    if (runtime()->create_event(device, &made) != Error::none) break;
+    if (BlockingDriverCalls::of_program()->create_event(device, &made) != Error::none) break;
   std::lock_guard lock(mutex);
   CopyStreams& all = streams_of(device);
   for (Stream made : streams) all.add(made);
@@ -443,9 +446,9 @@ Error copy_now(int device, void* to, const void* from, size_t bytes) {
 
 std::optional<Error> try_copy(int device, void* to, const void* from, size_t bytes) {
   constexpr std::chrono::seconds patience{10};
-  const WaitingCalls::Permission permission;
+  const BlockingDriverCalls calls;
   Stream stream = nullptr;
-  if (!permission.may_make() || runtime()->create_stream(device, &stream) != Error::none) return {};
+  if (!calls.may_allocate() || calls->create_stream(device, &stream) != Error::none) return {};
   const auto end = std::chrono::steady_clock::now() + patience;
   Error state = runtime()->copy(to, from, bytes, stream);
   if (state == Error::none)
@@ -453,7 +456,7 @@ std::optional<Error> try_copy(int device, void* to, const void* from, size_t byt
       if (std::chrono::steady_clock::now() > end) return state;
       sched_yield();
     }
-  runtime()->destroy_stream(stream);
+  calls->destroy_stream(stream);
   return state;
 }
 

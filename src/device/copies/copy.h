@@ -65,9 +65,9 @@ class Copy {
 };
 
 // Before streams of the program wait for this process: makes the streams and some events for the copies of a
-// device, which progress cannot make later (waiting_calls.h). Copies do with those that exist then. False if
-// the device has none. For threads of the program that hold no locks: another one's call of the driver may
-// make them wait.
+// device, which progress cannot make later (blocking_driver_calls.h). Copies do with those that exist then.
+// False if the device has none. For threads of the program that hold no locks: another one's call of the
+// driver may make them wait.
 bool prepare_copies(int device);
 // The same for all other devices whose memory was classified. Costs next to nothing if there are none.
 void prepare_copies_of_seen();

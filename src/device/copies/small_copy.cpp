@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "device/copies/bar.h"
-#include "device/waiting_calls.h"
+#include "device/pinned_buffer.h"
 
 namespace fairlead::device {
 namespace {
@@ -18,7 +18,7 @@ constexpr uint32_t untouched = 0xa7c3195d;  // any value works; this one is rare
 
 std::mutex mutex;
 bool tried = false;
-Context context;  // of all slots
+auto& slab = *new PinnedBuffer;  // all slots
 auto& idle = *new std::vector<unsigned char*>;
 
 // Returns whether no word holds the pattern any more. If the data itself contains the pattern, the caller
@@ -32,13 +32,10 @@ bool all_touched(const unsigned char* data, size_t bytes) {
 
 // The caller holds the lock.
 void make_slots() {
-  const WaitingCalls::Permission permission;
-  if (!permission.may_make()) return;
-  tried = true;
-  void* slab = nullptr;
-  if (allocate_pinned(slots * small_copy_bytes, &slab, &context) == Error::none)
-    for (size_t i = 0; i < slots; ++i)
-      idle.push_back(static_cast<unsigned char*>(slab) + i * small_copy_bytes);
+  const Attempt made = PinnedBuffer::make(slots * small_copy_bytes, &slab);
+  tried = made != Attempt::later;
+  if (made == Attempt::made)
+    for (size_t i = 0; i < slots; ++i) idle.push_back(slab.data() + i * small_copy_bytes);
 }
 
 }  // namespace
@@ -46,14 +43,14 @@ void make_slots() {
 Slot Slot::take() {
   Slot slot;
   std::lock_guard lock(mutex);
-  if (context.is_gone_for_any()) {
+  if (slab.context().is_gone_for_any()) {
     idle.clear();
     tried = false;
   }
   if (!tried) make_slots();
   if (idle.empty()) return slot;
   slot.data_ = idle.back();
-  slot.context_ = context;
+  slot.context_ = slab.context();
   idle.pop_back();
   return slot;
 }

@@ -10,14 +10,14 @@
 
 #include "device/classify.h"
 #include "device/context.h"
+#include "device/pinned_buffer.h"
 
 namespace fairlead::device {
 namespace {
 
 // The CPU fills or empties one half while the device copies to or from the other.
 constexpr size_t half = size_t{512} << 10;
-char* pinned = nullptr;
-Context context;  // of that
+auto& halves = *new PinnedBuffer;
 std::atomic<bool> prepared = false;
 
 // Where device memory was found in this period, in which streams wait: a query takes about a microsecond. Of
@@ -71,7 +71,7 @@ Error copy_by_pinned(const CopyItem& item, bool to_host, Stream stream) {
   CopyItem arriving{nullptr, nullptr, 0, 0};  // the device copies it into page-locked memory
   unsigned turn = 0;
   Error error = by_parts(item, [&](const CopyItem& part) {
-    char* const between = pinned + turn++ % 2 * half;
+    unsigned char* const between = halves.data() + turn++ % 2 * half;
     const CopyItem in{between, part.from, part.bytes, part.rows, part.bytes, part.from_pitch};
     const CopyItem out{part.to, between, part.bytes, part.rows, part.to_pitch, part.bytes};
     if (!to_host) copy_by_cpu(in);
@@ -101,11 +101,7 @@ void copy_by_cpu(const CopyItem& item) {
 
 void prepare_pageable_copies() {
   prepared = true;
-  const WaitingCalls::Permission permission;
-  void* made = nullptr;
-  if (context.is_gone_for_any()) pinned = nullptr;
-  if (!pinned && permission.may_make() && allocate_pinned(2 * half, &made, &context) == Error::none)
-    pinned = static_cast<char*>(made);
+  if (!halves.pinned() || halves.context().is_gone_for_any()) (void)PinnedBuffer::make(2 * half, &halves);
 }
 
 bool may_copy_across(int device, int owner, const void* memory) {
@@ -115,7 +111,7 @@ bool may_copy_across(int device, int owner, const void* memory) {
 }
 
 Submission::Submission(const CopyItem& first) : nothing_waits_(std::in_place) {
-  may_make_ = nothing_waits_->may_make();
+  if (nothing_waits_->may_allocate()) allocating_ = nothing_waits_->operator->();
   if (std::exchange(period, nothing_waits_->period()) != nothing_waits_->period()) known = {};
   if (nothing_waits_->may_copy_pageable()) return;
   nothing_waits_.reset();
@@ -129,7 +125,7 @@ Submission::Route Submission::route_of(const CopyItem& item) {
     route.direction = Direction::out;
   else if (from != MemoryKind::device)
     route.direction = Direction::in;
-  if (!pinned || context.is_gone_for_any()) return route;
+  if (!halves.pinned() || halves.context().is_gone_for_any()) return route;
   if (to == MemoryKind::host)
     route.carried = Carried::to_host;
   else if (from == MemoryKind::host)

@@ -13,8 +13,8 @@
 
 #include <optional>
 
+#include "device/blocking_driver_calls.h"
 #include "device/runtime.h"
-#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 
@@ -41,7 +41,8 @@ class Submission {
  public:
   explicit Submission(const CopyItem& first);
   bool streams_wait() const { return !nothing_waits_; }
-  bool may_make() const { return may_make_; }  // as WaitingCalls::Permission::may_make()
+  // For calls that make something; null: not now.
+  Runtime* allocating() const { return allocating_; }
   // May the copy be in a batch with the first?
   bool takes(const CopyItem& item) const { return !streams_wait() || route_of(item) == route_; }
   // While streams wait: copies with another number are in other streams.
@@ -60,8 +61,8 @@ class Submission {
   };
   static Route route_of(const CopyItem& item);
 
-  std::optional<WaitingCalls::Permission> nothing_waits_;
-  bool may_make_ = false;
+  std::optional<BlockingDriverCalls> nothing_waits_;
+  Runtime* allocating_ = nullptr;
   Route route_;  // of the first
 };
 

@@ -20,12 +20,12 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "device/blocking_driver_calls.h"
 #include "device/cuda/abi.h"
 #include "device/cuda/gdrcopy.h"
 #include "device/cuda_hip/ordered.h"
 #include "device/guarded.h"
 #include "device/known_ids.h"
-#include "device/waiting_calls.h"
 
 namespace fairlead::device {
 namespace {
@@ -385,8 +385,8 @@ class Cuda : public OrderedRuntime<CudaAbi> {
   }
 
   bool make_graph(CudaAbi::Launcher* launcher, const CudaAbi::KernelNode& node, int priority) {
-    const WaitingCalls::Permission permission;
-    if (!permission.may_make()) return false;
+    const BlockingDriverCalls calls;
+    if (!calls.may_allocate()) return false;
     const Relaxed relaxed(*this);
     CudaAbi::NodeAttribute urgent{priority};
     const bool can = api_.graph_create && api_.graph_destroy && api_.graph_add_kernel &&

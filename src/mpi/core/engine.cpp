@@ -12,6 +12,7 @@
 #include "device/copies/copy.h"
 #include "device/ipc_registry.h"
 #include "device/registered_memory.h"
+#include "device/unused.h"
 #include "kernels/reduce.h"
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/forwarded_receives.h"
@@ -45,6 +46,7 @@ void Backoff::pause() {
   constexpr int spin_rounds = 100;
   if (idle_ == 0) {
     device::close_forgotten(false);
+    device::end_unused_again();
     kernels::load_missed_code();
   }
   if (idle_ >= spin_rounds) {
@@ -113,6 +115,7 @@ void Engine::release_exports() {
   if (!device::runtime()) return;
   device::unregister_memory();
   device::pool_release();
+  device::end_unused_again();
 }
 
 void Engine::add(Operation* operation) {

@@ -9,8 +9,8 @@
 #include "base/library_thread.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "device/blocking_driver_calls.h"
 #include "device/copies/copy.h"
-#include "device/waiting_calls.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
@@ -101,23 +101,23 @@ void ProgressThread::stand_by() {
 }
 
 void ProgressThread::begin_enqueued() {
-  device::WaitingCalls::forbid();
+  device::BlockingDriverCalls::exclude();
   begin();
   if (enqueued_++ == 0) wake();
 }
 
 void ProgressThread::keep_in_graph() {
-  device::WaitingCalls::add_graph_wait();
-  device::WaitingCalls::permit();
+  device::BlockingDriverCalls::add_graph_wait();
+  device::BlockingDriverCalls::allow();
 }
 
 void ProgressThread::end_enqueued(bool in_graph) {
   --enqueued_;
   --outstanding_;
   if (in_graph)
-    device::WaitingCalls::remove_graph_wait();
+    device::BlockingDriverCalls::remove_graph_wait();
   else
-    device::WaitingCalls::permit();
+    device::BlockingDriverCalls::allow();
 }
 
 // What has come while the program polled, but after its last round, has rung nowhere; the thread looks for it
@@ -186,8 +186,8 @@ void ProgressThread::run() {
   prctl(PR_SET_TIMERSLACK, 1000UL);  // ns; 50 us otherwise, which is longer than most pauses
   // Each call of the driver then need not change the mode for itself (device/guarded.h).
   auto mode = device::CaptureMode::relaxed;
-  if (device::Runtime* gpu = device::runtime()) gpu->exchange_capture_mode(&mode);
-  device::WaitingCalls::in_thread_of_library = true;
+  if (device::PromptRuntime* gpu = device::runtime()) gpu->exchange_capture_mode(&mode);
+  device::BlockingDriverCalls::in_thread_of_library = true;
   uint32_t last = 0;
   for (auto rung = Clock::now();;) {
     node::Doorbell& doorbell = *doorbell_;

@@ -9,6 +9,7 @@
 #include <deque>
 
 #include "base/options.h"
+#include "device/pinned_buffer.h"
 #include "mpi/check/stream_check.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/record.h"

@@ -35,7 +35,7 @@ struct State {
 auto& state = *new State;
 
 // Null if calls with device memory are refused.
-device::Runtime* serving_runtime() {
+device::PromptRuntime* serving_runtime() {
   return options().gpu_support ? device::runtime() : nullptr;
 }
 
@@ -52,7 +52,7 @@ KindList provided(const std::string& host) {
   KindList list = KindList::parse("mpi,system");
   const KindList answer = KindList::parse(host);
   if (options().gpu_support && !answer.empty()) list = answer;
-  if (device::Runtime* runtime = serving_runtime()) list.add(KindList::all_of(runtime->name()));
+  if (device::PromptRuntime* runtime = serving_runtime()) list.add(KindList::all_of(runtime->name()));
   return list;
 }
 
@@ -165,7 +165,7 @@ void release_info_env() {
 }
 
 void tell_gpus(MPI_Info info) {
-  device::Runtime* runtime = serving_runtime();
+  device::PromptRuntime* runtime = serving_runtime();
   int count = 0;
   if (!runtime || runtime->initialize() != device::Error::none ||
       runtime->device_count(&count) != device::Error::none || count == 0)

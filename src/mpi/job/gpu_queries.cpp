@@ -80,7 +80,7 @@ int query_type(int type, int* is_supported) {
 
 HandledMemory handled_here() {
   HandledMemory handled{};
-  const device::Runtime* runtime = options().enabled ? device::runtime() : nullptr;
+  const device::PromptRuntime* runtime = options().enabled ? device::runtime() : nullptr;
   for (size_t i = 0; runtime && i < handled.size(); ++i)
     handled[i] = runtime->name() == std::string(handled_names[i]);
   return handled;

@@ -23,8 +23,8 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "coll/nccl_collective.h"
+#include "device/blocking_driver_calls.h"
 #include "device/context.h"
-#include "device/waiting_calls.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/host_version.h"
 #include "mpi/coll/agreement.h"
@@ -362,7 +362,7 @@ FAIRLEAD_MPI(Init, (int* argc, char*** argv)) {
 FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)) {
   require_own_abi();
   note_launcher();
-  fairlead::device::WaitingCalls::program_has_threads = required == MPI_THREAD_MULTIPLE;
+  fairlead::device::BlockingDriverCalls::program_has_threads = required == MPI_THREAD_MULTIPLE;
   if (ProgressThread::wants_threads()) required = MPI_THREAD_MULTIPLE;
   int result = real.Init_thread(argc, argv, required, provided);
   if (result == MPI_SUCCESS) open_job();

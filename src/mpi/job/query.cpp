@@ -21,7 +21,7 @@ namespace {
 using observe::json_array;
 using observe::JsonObject;
 
-std::vector<std::string> json_of_devices(device::Runtime* runtime) {
+std::vector<std::string> json_of_devices(device::PromptRuntime* runtime) {
   std::vector<std::string> devices;
   int count = 0;
   if (!runtime || runtime->initialize() != device::Error::none ||
@@ -50,7 +50,7 @@ std::vector<std::string> json_of_options() {
 }
 
 std::string info() {
-  device::Runtime* runtime = options().enabled ? device::runtime() : nullptr;
+  device::PromptRuntime* runtime = options().enabled ? device::runtime() : nullptr;
   const std::string devices =
       json_array(json_of_devices(runtime));  // initializes the driver, as version() needs
   return JsonObject()

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "device/blocking_driver_calls.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/abi/real.h"
 #include "mpi/coll/communicator_state.h"
@@ -97,7 +98,7 @@ void serve() {
   tell_log_who_this_is();
   open_communicators(MPI_COMM_NULL);
   open_datatypes();
-  device::WaitingCalls::program_has_threads = sessions.threads;
+  device::BlockingDriverCalls::program_has_threads = sessions.threads;
   progress_thread().allow_host_calls(sessions.threads);
   engine().open(nullptr, new_nonce(), sessions.self, sessions.self, sessions.threads);
   open_communicator_states(nullptr);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/report_timer.h"
+#include "device/blocking_driver_calls.h"
 #include "device/classify.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/engine.h"
@@ -88,7 +89,7 @@ struct Wishes {
 
 Wishes agree_on_wishes() {
   const std::string& wanted = options().network;
-  const device::Runtime* gpu = device::runtime();
+  const device::PromptRuntime* gpu = device::runtime();
   claim = gpu && wanted == "auto" ? claim_of_host(*gpu) : Claim{};
   Wishes own = {wanted == "staged", wanted == "native", wanted == "auto",
                 wanted == "auto" && gpu && !claim.yes},
@@ -187,7 +188,8 @@ void lend_device() {
   static thread_local bool has_device = false;
   if (has_device || host_path() == HostPath::staged) return;
   const int device = device::device_in_use();
-  has_device = device >= 0 && device::runtime()->set_current_device(device) == device::Error::none;
+  has_device = device >= 0 &&
+               device::BlockingDriverCalls::of_program()->set_current_device(device) == device::Error::none;
 }
 
 void end_capability() {

@@ -73,7 +73,7 @@ std::string why_ucx_does_not(const std::string& provider, const std::string& ver
 
 }  // namespace
 
-Claim claim_of_host(const device::Runtime& gpu) {
+Claim claim_of_host(const device::PromptRuntime& gpu) {
   const std::string provider = gpu.name();
   Claim claim{false, "it has no function to ask"};
   bool no = false;

@@ -9,9 +9,9 @@
 #include <optional>
 
 #include "base/log.h"
+#include "device/blocking_driver_calls.h"
 #include "device/copies/copy.h"
 #include "device/copies/small_copy.h"
-#include "device/waiting_calls.h"
 #include "mpi/abi/real.h"
 #include "mpi/failures/failures.h"
 #include "mpi/network/crash_line.h"
@@ -64,7 +64,8 @@ HostTrial::HostTrial(MPI_Comm ranks) : ranks_(ranks) {
 // have freed it by cudaDeviceReset(), and have other memory at its address since.
 HostTrial::~HostTrial() {
   crash_line.reset();
-  if (device_memory_ && !host_only_ && id_of_memory() == memory_id_) device::runtime()->free(device_memory_);
+  if (device_memory_ && !host_only_ && id_of_memory() == memory_id_)
+    if (const device::BlockingDriverCalls calls; calls) calls->free(device_memory_);
   free_own(&ranks_);
 }
 
@@ -133,14 +134,14 @@ void HostTrial::take_steps() {
   }
 }
 
-// False: not now (waiting_calls.h). Without device memory this rank takes part with host memory: its
+// False: not now (blocking_driver_calls.h). Without device memory this rank takes part with host memory: its
 // neighbours wait for its messages.
 bool HostTrial::prepare() {
   void* memory = nullptr;
   if (!host_only_) {
-    const device::WaitingCalls::Permission permission;
-    if (!permission.may_make()) return false;
-    if (device::runtime()->allocate(device_, places * most_bytes, &memory) != device::Error::none)
+    const device::BlockingDriverCalls calls;
+    if (!calls.may_allocate()) return false;
+    if (calls->allocate(device_, places * most_bytes, &memory) != device::Error::none)
       wrong_ = "there is no device memory for it";
   }
   host_memory_.reset(new unsigned char[places * most_bytes]);

@@ -23,7 +23,7 @@ struct Claim {
   std::string words;  // "MPIX_Query_cuda_support says yes"
 };
 // For the memory of this process's GPU provider. Uses no device memory.
-Claim claim_of_host(const device::Runtime& gpu);
+Claim claim_of_host(const device::PromptRuntime& gpu);
 
 // The caller holds the engine's lock, except while it makes or destroys a trial.
 class HostTrial {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "base/log.h"
+#include "device/blocking_driver_calls.h"
 #include "device/classify.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/core/error_handler.h"
@@ -190,7 +191,7 @@ int Window::free(MPI_Win* win) {
     --detail::windows_open;
   }
   if (owned_) device::notice_resets();
-  if (owned_ && !context_.is_gone()) device::runtime()->free(base_);
+  if (owned_ && !context_.is_gone()) device::BlockingDriverCalls::of_program()->free(base_);
   *win = MPI_WIN_NULL;
   return result == MPI_SUCCESS ? freed : result;
 }

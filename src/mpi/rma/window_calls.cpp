@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "device/blocking_driver_calls.h"
 #include "device/classify.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/communicator_state.h"
@@ -109,17 +110,19 @@ int allocate(int flavor, Host& host, MPI_Aint size, Unit disp_unit, MPI_Info inf
   if (any_wants) {
     int device = 0;
     device::Error error = device::Error::not_initialized;
-    if (device::Runtime* runtime = device::required_runtime();
+    if (device::PromptRuntime* runtime = device::required_runtime();
         runtime && runtime->initialize() == device::Error::none &&
         runtime->current_device(&device) == device::Error::none)
-      error = size > 0 ? runtime->allocate(device, static_cast<size_t>(size), &memory) : device::Error::none;
+      error = size > 0 ? device::BlockingDriverCalls::of_program()->allocate(
+                             device, static_cast<size_t>(size), &memory)
+                       : device::Error::none;
     int result = agree(comm, error != device::Error::none, &any_fails);
     if (result == MPI_SUCCESS && !any_fails) {
       result = Window::create(memory, size, disp_unit, flavor, memory, info, comm, win);
       if (result == MPI_SUCCESS) *static_cast<void**>(baseptr) = memory;
       return result;
     }
-    if (memory) device::runtime()->free(memory);
+    if (memory) device::BlockingDriverCalls::of_program()->free(memory);
     if (result != MPI_SUCCESS) return result;
     log_line(LogLevel::warn,
              "not all ranks can allocate the device memory of a window, so it is of host memory");

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "device/blocking_driver_calls.h"
 #include "device/context.h"
 #include "mpi/abi/mutex.h"
 
@@ -39,7 +40,8 @@ uint64_t* make_page(int device) {
   void* page = mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return nullptr;
   const device::Context context(device);
-  if (device::runtime()->register_host(page, page_bytes, &device) != device::Error::none) {
+  if (device::BlockingDriverCalls::of_program()->register_host(page, page_bytes, &device) !=
+      device::Error::none) {
     munmap(page, page_bytes);
     return nullptr;
   }

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "device/blocking_driver_calls.h"
 #include "device/buffer_pool.h"
 #include "device/copies/copy.h"
 #include "device/copies/small_copy.h"
@@ -72,8 +73,8 @@ void give_back(int device, uint32_t* word) {
   words.used[device].push_back(word);
 }
 
-// While streams wait, progress can make no streams, events and memory (device/waiting_calls.h), so what it
-// needs is made before. More than this only makes it faster.
+// While streams wait, progress can make no streams, events and memory (device/blocking_driver_calls.h), so
+// what it needs is made before. More than this only makes it faster.
 void prepare_progress(int device) {
   if (device::prepare_copies(device)) device::set_device_of_progress(device);
   device::prepare_copies_of_seen();
@@ -109,7 +110,7 @@ bool is_complete(Enqueued& enqueued, int* error) {
 }  // namespace
 
 std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
-  device::Runtime* gpu = device::runtime();
+  device::PromptRuntime* gpu = device::runtime();
   auto made = std::unique_ptr<GpuStream>(new GpuStream);
   auto because = [&](const char* what) {
     *why_not = std::string(what) + (*gpu->error_text() ? ": " : "") + gpu->error_text();
@@ -128,7 +129,7 @@ std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
 }
 
 GpuStream::~GpuStream() {
-  if (stream_) device::runtime()->destroy_stream(stream_);
+  if (stream_) device::BlockingDriverCalls::of_what_is_gone()->destroy_stream(stream_);
   // A later write of the stream's would mark operations of the word's next owner.
   if (reached_ && load(reached_) == enqueued_) give_back(device_, reached_);
   for (const Sequence& sequence : sequences_)

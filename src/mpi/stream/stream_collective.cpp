@@ -10,10 +10,11 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "device/blocking_driver_calls.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "device/copies/copy.h"
-#include "device/waiting_calls.h"
+#include "device/unused.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/host_support.h"
 #include "mpi/coll/communicator_state.h"
@@ -199,7 +200,7 @@ device::Graph StreamCollective::recorded(const Plan& plan) {
 }
 
 device::Graph StreamCollective::record(const Plan& plan) {
-  device::Runtime* gpu = device::runtime();
+  device::Runtime* gpu = device::BlockingDriverCalls::of_program();
   device::Graph graph = nullptr;
   Error error = gpu->begin_capture(recording_, device::CaptureMode::relaxed);
   if (error == Error::none) {
@@ -293,16 +294,16 @@ void StreamCollective::end_enqueuing() {
 void StreamCollective::forbid_waiting_calls(bool captured) {
   std::lock_guard lock(mutex_);
   if (captured && !in_graphs_.exchange(true)) {
-    device::WaitingCalls::add_graph_wait();
-    if (std::exchange(forbids_, false)) device::WaitingCalls::permit();
+    device::BlockingDriverCalls::add_graph_wait();
+    if (std::exchange(forbids_, false)) device::BlockingDriverCalls::allow();
   }
-  if (!in_graphs_ && !std::exchange(forbids_, true)) device::WaitingCalls::forbid();
+  if (!in_graphs_ && !std::exchange(forbids_, true)) device::BlockingDriverCalls::exclude();
 }
 
 void StreamCollective::permit_waiting_calls() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock && enqueuing_ == 0 && forbids_ && ended() && std::exchange(forbids_, false))
-    device::WaitingCalls::permit();
+    device::BlockingDriverCalls::allow();
 }
 
 bool StreamCollective::ended() const {
@@ -336,18 +337,20 @@ void StreamCollective::abandon() {
 }
 
 StreamCollective::~StreamCollective() {
-  if (forbids_) device::WaitingCalls::permit();
-  if (in_graphs_) device::WaitingCalls::remove_graph_wait();
+  if (forbids_) device::BlockingDriverCalls::allow();
+  if (in_graphs_) device::BlockingDriverCalls::remove_graph_wait();
   for (MPI_Comm* comm : {&self_, &messages_}) free_own(comm);
   // The stream may still use all this.
   if (broken_) {
     for (device::MappedMemory& mapped : mapped_) new device::MappedMemory(std::move(mapped));
     return;
   }
-  device::Runtime* gpu = device::runtime();
-  for (const Recorded& one : recorded_)
-    if (one.graph) gpu->destroy_graph(one.graph);
-  if (recording_) gpu->destroy_stream(recording_);
+  // Those of a context that has ended are not passed to the driver.
+  device::end_unused({}, [recorded = std::move(recorded_), stream = recording_](device::Runtime& driver) {
+    for (const Recorded& one : recorded)
+      if (one.graph) driver.destroy_graph(one.graph);
+    if (stream) driver.destroy_stream(stream);
+  });
   if (scratch_) device::pool_free(scratch_);
   give_back_cell(passed_);
 }
@@ -401,7 +404,8 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
     return cannot("the buffer pool has no memory for it");
   // Where it would be of no use, it must not take one of the few hardware queues.
   if (device::runtime()->captures_words() &&
-      device::runtime()->create_stream(device_, &recording_, device::StreamKind::library) != Error::none)
+      device::BlockingDriverCalls::of_program()->create_stream(device_, &recording_,
+                                                               device::StreamKind::library) != Error::none)
     recording_ = nullptr;
   {
     std::lock_guard lock(engine().mutex());

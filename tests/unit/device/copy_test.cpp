@@ -7,7 +7,7 @@
 #include <chrono>
 #include <deque>
 
-#include "device/waiting_calls.h"
+#include "device/blocking_driver_calls.h"
 #include "sim/sim_fixture.h"
 
 namespace fairlead::device {
@@ -44,7 +44,7 @@ class CopyBesideWaits : public SimTest {
 
   // Streams that wait, each with such a copy behind.
   void wait_with(Ends ends, int streams) {
-    WaitingCalls::forbid();
+    BlockingDriverCalls::exclude();
     for (int i = 0; i < streams; ++i) {
       Stream on = waiting_.emplace_back(stream());
       ASSERT_EQ(gpu.wait_word(on, word_, 1), Error::none);
@@ -70,7 +70,7 @@ class CopyBesideWaits : public SimTest {
     __atomic_store_n(word_, 1, __ATOMIC_RELEASE);
     for (Copy& copy : copies_) EXPECT_EQ(copy.wait(), Error::none);
     for (Stream on : waiting_) EXPECT_EQ(gpu.destroy_stream(on), Error::none);
-    WaitingCalls::permit();
+    BlockingDriverCalls::allow();
     copies_.clear();
     waiting_.clear();
     *word_ = 0;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/waiting_calls.h"
+#include "device/blocking_driver_calls.h"
 #include "sim/sim_exporter.h"
 
 namespace fairlead::device {
@@ -35,11 +35,11 @@ class IpcRegistry : public SimIpc {
   }
   // From here on streams wait, so nothing can be closed.
   void begin_to_wait() {
-    WaitingCalls::forbid();
+    BlockingDriverCalls::exclude();
     waits_ = true;
   }
   void end_to_wait() {
-    if (std::exchange(waits_, false)) WaitingCalls::permit();
+    if (std::exchange(waits_, false)) BlockingDriverCalls::allow();
   }
   void TearDown() override {
     end_to_wait();
