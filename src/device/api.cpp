@@ -86,11 +86,11 @@ int run_now(std::initializer_list<const void*> memory, Work work) {
     if (error != Error::invalid_value) break;
     int owner = owner_of(address);
     if (owner < 0 || owner == device) continue;
-    runtime()->synchronize_stream(stream);  // work submitted earlier completes first
+    whole_runtime()->synchronize_stream(stream);  // work submitted earlier completes first
     error = stream_of(owner, &stream);
     if (error == Error::none) error = work(stream);
   }
-  if (error == Error::none) error = runtime()->synchronize_stream(stream);
+  if (error == Error::none) error = whole_runtime()->synchronize_stream(stream);
   return report(error);
 }
 

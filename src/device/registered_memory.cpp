@@ -62,7 +62,7 @@ size_t registered_bytes() {
 void unregister_memory() {
   const BlockingDriverCalls calls;
   if (!calls) return;
-  std::erase_if(registrations, [](auto& entry) {
+  std::erase_if(registrations, [&](auto& entry) {
     const auto& [start, registration] = entry;
     return registration.refused || registration.context.is_gone() ||
            calls->unregister_host(start) == Error::none;

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proves that includes in src go down only: a folder includes itself and the folders below it (CONTRIBUTING.md).
 
-In the folders of FILES it proves the same for the files, and that src/mpi has one kind of mutex. It also compares the
-pages: the floor plan with FLOORS, the README of each folder with its files, the states of a
-rendezvous with their page.
+In the folders of FILES it proves the same for the files. It also proves that src/mpi has one kind of mutex, and that
+calls of the driver that may wait go through one header, and compares the pages: the floor plan with FLOORS, the README
+of each folder with its files, the states of a rendezvous with their page.
 
 usage: floors_test.py SRC
 """
@@ -110,6 +110,17 @@ def wrong_mutexes(src):
                 yield f"{path}:{number}: take Mutex or SharedMutex of mpi/abi/mutex.h"
 
 
+def wrong_driver_calls(src):
+    """Calls of the driver that may wait are made by BlockingDriverCalls only (device/blocking_driver_calls.h)."""
+    allowed = {"device/runtime.h", "device/provider.cpp", "device/api.cpp", "device/blocking_driver_calls.h"}
+    for path in sources(src):
+        if str(path.relative_to(src)) in allowed:
+            continue
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"\bwhole_runtime\(|\b(static|dynamic|reinterpret)_cast<(device::)?Runtime\b", line):
+                yield f"{path}:{number}: make this call of the driver by BlockingDriverCalls"
+
+
 def names_in(text, known):
     """The known names among those in backticks, in the order of the text."""
     return [name for name in re.findall(r"`([\w/]+)`", text) if name in known]
@@ -155,7 +166,8 @@ def main():
         print(__doc__.strip(), file=sys.stderr)
         return 2
     src = Path(sys.argv[1]).resolve()
-    found = [line for check in (wrong_includes, wrong_mutexes, wrong_tables, wrong_readmes, wrong_states) for line in check(src)]
+    checks = (wrong_includes, wrong_mutexes, wrong_driver_calls, wrong_tables, wrong_readmes, wrong_states)
+    found = [line for check in checks for line in check(src)]
     print(*found, sep="\n", end="\n" if found else "")
     print(f"{len(LEVEL)} floors, {len(found)} mistakes")
     return 1 if found else 0
