@@ -27,7 +27,6 @@
 #include <memory>
 #include <string>
 
-
 namespace fairlead::device {
 
 enum class Error : uint8_t {

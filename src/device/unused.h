@@ -11,8 +11,8 @@
 
 namespace fairlead::device {
 
-// Calls `end` now if it may be, else in a later round of progress; never once the context is gone, or if streams
-// still wait in MPI_Finalize.
+// Calls `end` now if it may be, else in a later round of progress; never once the context is gone, or if
+// streams still wait in MPI_Finalize.
 void end_unused(const Context& context, std::function<void(Runtime&)> end);
 
 // Tries again. Costs a load if there is nothing to end.

@@ -174,8 +174,8 @@ Attempt KernelRun::swap(int device, void* target, const void* compare, const voi
   });
 }
 
-Attempt KernelRun::move(int device, const LaidOutBuffer& to, uint64_t to_at, const LaidOutBuffer& from, uint64_t from_at,
-                        uint64_t bytes) {
+Attempt KernelRun::move(int device, const LaidOutBuffer& to, uint64_t to_at, const LaidOutBuffer& from,
+                        uint64_t from_at, uint64_t bytes) {
   return start(device, [&](device::Stream stream, const Signal& signal) {
     return launch_move(device, stream, to, to_at, from, from_at, bytes, context_->move_blocks, signal);
   });

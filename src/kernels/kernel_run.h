@@ -52,8 +52,8 @@ class KernelRun {
                  void* const* to, int targets, uint64_t count, void* old = nullptr);
   Attempt copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
   Attempt swap(int device, void* target, const void* compare, const void* wanted, void* old, unsigned bytes);
-  Attempt move(int device, const LaidOutBuffer& to, uint64_t to_at, const LaidOutBuffer& from, uint64_t from_at,
-               uint64_t bytes);
+  Attempt move(int device, const LaidOutBuffer& to, uint64_t to_at, const LaidOutBuffer& from,
+               uint64_t from_at, uint64_t bytes);
   // none: over, or never started.
   device::Error poll();
 

@@ -28,7 +28,7 @@ using random_layout::tree_of;
 using Bytes = std::vector<unsigned char>;
 
 device::Runtime& gpu() {
-  return *device::runtime();
+  return *device::whole_runtime();
 }
 
 #define ASSERT_SUCCESS(call) ASSERT_EQ(call, Error::none) << gpu().error_text()
@@ -182,7 +182,7 @@ TEST(blocks, more_kernels_than_can_run_at_once) {
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   int devices = 0;
-  auto* runtime = fairlead::device::runtime();
+  auto* runtime = fairlead::device::whole_runtime();
   if (!runtime || runtime->initialize() != fairlead::device::Error::none ||
       runtime->device_count(&devices) != fairlead::device::Error::none || devices == 0) {
     std::printf("no device\n");

@@ -26,7 +26,7 @@ inline void PrintTo(Error error, std::ostream* out) {
 using Bytes = std::vector<unsigned char>;
 
 inline Runtime& gpu() {
-  return *runtime();
+  return *whole_runtime();
 }
 
 inline int devices() {
@@ -133,7 +133,7 @@ inline int run_again(const char* mode, const std::string& argument = "") {
 // For main(): returns an exit status if there is nothing to test with, else -1.
 inline int without_devices() {
   const char* wanted = std::getenv("FAIRLEAD_DEVICE");
-  if (runtime() && devices() > 0) return -1;
+  if (whole_runtime() && devices() > 0) return -1;
   std::fprintf(stderr, "skipped: no device of provider %s\n", wanted ? wanted : "auto");
   return 77;
 }

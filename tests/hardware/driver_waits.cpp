@@ -55,7 +55,7 @@ struct Options {
 
 void must(const char* call, Error error) {
   if (error == Error::none) return;
-  std::fprintf(stderr, "driver_waits: %s: %s: %s\n", call, to_string(error), runtime()->error_text());
+  std::fprintf(stderr, "driver_waits: %s: %s: %s\n", call, to_string(error), whole_runtime()->error_text());
   std::_Exit(2);
 }
 #define MUST(call) must(#call, call)
@@ -77,7 +77,7 @@ struct Kind {
 
 // The kinds of copies named by `letters`, for one stream: they share their memory.
 std::vector<Kind> kinds_of(const std::string& letters) {
-  Runtime& gpu = *runtime();
+  Runtime& gpu = *whole_runtime();
   int devices = 0;
   MUST(gpu.device_count(&devices));
   void *here = nullptr, *there = nullptr, *pinned = nullptr;
@@ -104,7 +104,7 @@ std::vector<Kind> kinds_of(const std::string& letters) {
 }
 
 void submit(const Kind& kind, size_t bytes, Stream stream) {
-  if (!kind.by_kernel()) return must(kind.name, runtime()->copy(kind.to, kind.from, bytes, stream));
+  if (!kind.by_kernel()) return must(kind.name, whole_runtime()->copy(kind.to, kind.from, bytes, stream));
   const CopyItem item{kind.to, kind.from, bytes};
   must(kind.name, fairlead::kernels::launch_copies(0, stream, &item, 1, 16, {}));
 }
@@ -117,7 +117,7 @@ bool runs_kernels() {
 }
 
 void be_the_program() {
-  Runtime& gpu = *runtime();
+  Runtime& gpu = *whole_runtime();
   while (!ready) std::this_thread::yield();
   MUST(gpu.set_current_device(0));
   std::mt19937 random(1);
@@ -153,7 +153,7 @@ void be_the_program() {
 }
 
 void be_the_library() {
-  Runtime& gpu = *runtime();
+  Runtime& gpu = *whole_runtime();
   MUST(gpu.set_current_device(0));
   const bool kernels = runs_kernels();
   const auto usable = [kernels] {
@@ -254,7 +254,7 @@ bool parse(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (!parse(argc, argv)) return 2;
-  Runtime* gpu = runtime();
+  Runtime* gpu = whole_runtime();
   if (!gpu || gpu->initialize() != Error::none || gpu->set_current_device(0) != Error::none ||
       !gpu->has_word_operations(0)) {
     std::printf("driver_waits: no GPU whose streams wait for words\n");

@@ -27,7 +27,7 @@ namespace fairlead::device {
 namespace {
 
 Runtime& gpu() {
-  return *runtime();
+  return *whole_runtime();
 }
 
 std::string words(Error error) {
@@ -396,7 +396,7 @@ int main(int argc, char** argv) {
   using namespace fairlead::device;
   testing::InitGoogleTest(&argc, argv);
   int count = 0;
-  if (!runtime() || runtime()->device_count(&count) != Error::none || count == 0) {
+  if (!whole_runtime() || whole_runtime()->device_count(&count) != Error::none || count == 0) {
     std::fprintf(stderr, "skipped: the hostile ROCm has no device below it\n");
     return 77;
   }

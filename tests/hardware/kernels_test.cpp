@@ -35,7 +35,7 @@ using device::Stream;
 using Bytes = std::vector<unsigned char>;
 
 device::Runtime& gpu() {
-  return *device::runtime();
+  return *device::whole_runtime();
 }
 
 testing::AssertionResult succeeded(const char* call, Error error) {
@@ -602,14 +602,14 @@ int main(int argc, char** argv) {
   using namespace fairlead;
   testing::InitGoogleTest(&argc, argv);
   int devices = 0;
-  if (device::runtime()) device::runtime()->device_count(&devices);
+  if (device::whole_runtime()) device::whole_runtime()->device_count(&devices);
   if (!devices) {
     std::fprintf(stderr, "skipped: no device of this provider\n");
     return 77;
   }
   if (!kernels::copies_available(0)) {
-    std::fprintf(stderr, "%s: kernels cannot run: %s\n", device::runtime()->name(),
-                 device::runtime()->error_text());
+    std::fprintf(stderr, "%s: kernels cannot run: %s\n", device::whole_runtime()->name(),
+                 device::whole_runtime()->error_text());
     return 1;
   }
   return RUN_ALL_TESTS();

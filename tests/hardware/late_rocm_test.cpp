@@ -106,7 +106,7 @@ size_t runtimes() {
 }
 
 bool is_rocm() {
-  return runtime() && std::string(runtime()->name()) == "rocm";
+  return whole_runtime() && std::string(whole_runtime()->name()) == "rocm";
 }
 
 // MPI_Init
@@ -114,9 +114,9 @@ void start() {
   int on_stack = 0;
   Allocation found;
   expect(is_rocm(), "a machine with /dev/kfd has another provider");
-  expect(runtime()->query(&on_stack, &found) == Error::none && found.kind == MemoryKind::host,
+  expect(whole_runtime()->query(&on_stack, &found) == Error::none && found.kind == MemoryKind::host,
          "the stack is no host memory");
-  expect(!runtime()->in_use() && runtime()->version() == 0, "a GPU is in use");
+  expect(!whole_runtime()->in_use() && whole_runtime()->version() == 0, "a GPU is in use");
   expect(runtimes() == 0, "Fairlead loaded a HIP runtime for itself");
 }
 
@@ -130,7 +130,7 @@ void ask_from_threads() {
     all.emplace_back([&] {
       ++ready;
       while (ready < threads) std::this_thread::yield();
-      if (!runtime()->in_use()) ++told_no;
+      if (!whole_runtime()->in_use()) ++told_no;
     });
   for (std::thread& thread : all) thread.join();
   expect(told_no == 0, "device memory of one thread is host memory while another thread looks");
@@ -157,9 +157,9 @@ void load_late(const std::string& first_file, const std::string& second) {
   void* memory = nullptr;
   Allocation found;
   expect(allocate && allocate(&memory, 4096) == 0, "the program gets no memory");
-  expect(runtime()->query(memory, &found) == Error::none && found.kind == MemoryKind::device,
+  expect(whole_runtime()->query(memory, &found) == Error::none && found.kind == MemoryKind::device,
          "device memory of the program's is not known as such");
-  expect(runtime()->initialize() == Error::none, runtime()->error_text());
+  expect(whole_runtime()->initialize() == Error::none, whole_runtime()->error_text());
   expect(is_rocm() && runtimes() == 1, "Fairlead loaded another HIP runtime than the program");
 
   // And another part of it brings one more.
@@ -169,7 +169,7 @@ void load_late(const std::string& first_file, const std::string& second) {
     Caught caught;
     int on_stack = 0;
     wait_until([&] {
-      runtime()->query(&on_stack, &found);
+      whole_runtime()->query(&on_stack, &found);
       return !(text = caught.text()).empty();
     });
   }
@@ -192,13 +192,13 @@ void offload(const std::string& file) {
   const auto on_heap = std::make_unique<int>();
   Allocation found;
   for (const void* host : {static_cast<const void*>(on_heap.get()), static_cast<const void*>(pinned)})
-    expect(runtime()->query(host, &found) == Error::none && found.kind == MemoryKind::host,
+    expect(whole_runtime()->query(host, &found) == Error::none && found.kind == MemoryKind::host,
            "host memory is not known as such");
-  expect(!runtime()->in_use(), "HIP is in use before it is needed");
-  expect(runtime()->query(memory, &found) == Error::none && found.kind == MemoryKind::device,
+  expect(!whole_runtime()->in_use(), "HIP is in use before it is needed");
+  expect(whole_runtime()->query(memory, &found) == Error::none && found.kind == MemoryKind::device,
          "device memory of ROCr is not known as such");
   expect(found.device == 1 && found.base == reinterpret_cast<uintptr_t>(memory), "it is another one");
-  expect(runtime()->in_use(), "HIP is not in use");
+  expect(whole_runtime()->in_use(), "HIP is not in use");
 }
 
 // LD_LIBRARY_PATH names a folder where all that could be opened is broken: what is installed counts no more.
@@ -221,7 +221,7 @@ void need_a_gpu() {
            "the log does not say what is used: " + text);
     expect(text.find('\n') == text.size() - 1, "it is said more than once: " + text);
     expect(provider == "sim" && count == 2, "no GPU is simulated: " + provider);
-    expect(std::string(runtime()->name()) == "sim", "classification knows another GPU");
+    expect(std::string(whole_runtime()->name()) == "sim", "classification knows another GPU");
   } else {
     expect(text.find("FAIRLEAD_DEVICE=rocm cannot be had") != std::string::npos,
            "the log does not say it: " + text);
@@ -239,7 +239,7 @@ void ask_for_info(const char* interposition_library) {
   expect(info, "no fairlead_info()");
   std::string text(1 << 20, '\0');
   info(text.data(), text.size());
-  const std::string version = std::to_string(runtime()->version());
+  const std::string version = std::to_string(whole_runtime()->version());
   expect(version != "0" && text.find("\"rocm\", \"driver\": " + version) != std::string::npos, text);
 }
 

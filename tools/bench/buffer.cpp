@@ -73,7 +73,7 @@ std::string shortage(Place place, uint64_t bytes, int sharers) {
     size_t free_bytes = 0, total_bytes = 0;
     int current = 0;
     fairlead_device_get(&current);
-    device::Runtime* runtime = device::runtime();
+    device::Runtime* runtime = device::whole_runtime();
     if (!runtime || runtime->memory_info(current, &free_bytes, &total_bytes) != device::Error::none)
       return {};
     if (bytes > free_bytes)

@@ -14,7 +14,7 @@ void require(device::Runtime* runtime, device::Error error, const BenchArguments
 }
 
 device::Runtime* runtime_with_devices(const BenchArguments& arguments) {
-  device::Runtime* runtime = device::runtime();
+  device::Runtime* runtime = device::whole_runtime();
   if (!runtime)
     throw cannot_run(
         fmt::format("{}no GPU provider; FAIRLEAD_DEVICE=sim simulates GPUs", arguments.name_in_refusals()));

@@ -83,7 +83,7 @@ Json context_json(const BenchArguments& arguments, const Context& context) {
                {"ranks", context.ranks},
                {"devices", context.devices},
                {"hardware", hardware(arguments)}};
-  if (device::Runtime* runtime = provider == "none" ? nullptr : device::runtime())
+  if (device::Runtime* runtime = provider == "none" ? nullptr : device::whole_runtime())
     json["driver"] = runtime->version();
   if (!context.mpi_abi.empty()) json["placement"] = arguments.placement;
   return json;

@@ -155,12 +155,16 @@ Json paths() {
 }
 
 Json everything() {
-  return {
-      {"version", FAIRLEAD_VERSION},   {"commit", built_from_commit},
-      {"serves", abis_served()},       {"mpi", mpis_found()},
-      {"providers", providers()},      {"provider", device::runtime() ? device::runtime()->name() : "none"},
-      {"device_code", code_targets()}, {"nccl", nccl()},
-      {"topology", topology_source()}, {"paths", paths()}};
+  return {{"version", FAIRLEAD_VERSION},
+          {"commit", built_from_commit},
+          {"serves", abis_served()},
+          {"mpi", mpis_found()},
+          {"providers", providers()},
+          {"provider", device::whole_runtime() ? device::whole_runtime()->name() : "none"},
+          {"device_code", code_targets()},
+          {"nccl", nccl()},
+          {"topology", topology_source()},
+          {"paths", paths()}};
 }
 
 // ---- As text

@@ -52,7 +52,8 @@ bool driver_is_the_kernels() {
 
 std::map<std::string, std::string> gpu_aware_variables(const Program& program, const std::string& abi) {
   std::map<std::string, std::string> variables;
-  const device::Runtime* runtime = options().enabled && options().gpu_support ? device::runtime() : nullptr;
+  const device::Runtime* runtime =
+      options().enabled && options().gpu_support ? device::whole_runtime() : nullptr;
   if (!runtime || runtime->name() == std::string("sim")) return variables;
   for (const Answer& answer : answers) {
     const bool cray = answer.variable == std::string("MPICH_GPU_SUPPORT_ENABLED") && may_be_cray(program);

@@ -64,7 +64,7 @@ bool is_plain(Place place) {
 
 // HIP has no virtual memory of the host.
 bool allocate_elsewhere(Place place, size_t bytes, void** address) {
-  fairlead::device::Runtime* gpu = fairlead::device::runtime();
+  fairlead::device::Runtime* gpu = fairlead::device::whole_runtime();
   int current = 0;
   fairlead_device_get(&current);
   const int next = (current + 1) % fairlead_device_count();

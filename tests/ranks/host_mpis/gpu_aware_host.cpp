@@ -74,15 +74,15 @@ bool is(const char* kind) {
 void require_device_of(const void* address) {
   fairlead::device::Allocation memory;
   int current = -1;
-  fairlead::device::runtime()->query(address, &memory);
-  fairlead::device::runtime()->current_device(&current);
+  fairlead::device::whole_runtime()->query(address, &memory);
+  fairlead::device::whole_runtime()->current_device(&current);
   if (current != memory.device) end_job("a thread without the device of a buffer called the host MPI");
 }
 
 // Like an adapter, without a copy engine where there is a mapping. True if the bytes were moved.
 bool write(void* to, const void* from, size_t bytes) {
   if (is("needs_device")) require_device_of(to);
-  if (void* mapping = fairlead::device::runtime()->cpu_mapping(to, bytes)) {
+  if (void* mapping = fairlead::device::whole_runtime()->cpu_mapping(to, bytes)) {
     std::memcpy(mapping, from, bytes);
     return true;
   }
@@ -90,7 +90,7 @@ bool write(void* to, const void* from, size_t bytes) {
 }
 bool read(void* to, const void* from, size_t bytes) {
   if (is("needs_device")) require_device_of(from);
-  if (const void* mapping = fairlead::device::runtime()->cpu_mapping(from, bytes)) {
+  if (const void* mapping = fairlead::device::whole_runtime()->cpu_mapping(from, bytes)) {
     std::memcpy(to, mapping, bytes);
     return true;
   }

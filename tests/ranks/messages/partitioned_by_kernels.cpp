@@ -34,7 +34,7 @@ bool skipped() {
 }
 bool skipped_on_streams() {
   if (skipped()) return true;
-  const bool waits = fairlead::device::runtime()->has_word_operations(0);
+  const bool waits = fairlead::device::whole_runtime()->has_word_operations(0);
   if (!waits) skip("this GPU cannot wait for words");
   return !waits;
 }

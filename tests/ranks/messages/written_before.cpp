@@ -22,8 +22,8 @@ constexpr size_t sizes[] = {8, 900, 60000, 70000};
 void copy_as_program(void* to, const void* from, size_t bytes) {
   if (host_oracle)
     copy(to, from, bytes);
-  else if (device::runtime()->copy_as_program(to, from, bytes) != device::Error::none)
-    give_up("cannot copy: %s", device::runtime()->error_text());
+  else if (device::whole_runtime()->copy_as_program(to, from, bytes) != device::Error::none)
+    give_up("cannot copy: %s", device::whole_runtime()->error_text());
 }
 
 std::vector<char> bytes_of(uint64_t key, size_t bytes) {

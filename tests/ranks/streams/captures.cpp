@@ -26,7 +26,7 @@ constexpr CaptureMode modes[] = {CaptureMode::global, CaptureMode::thread, Captu
 constexpr size_t sizes[] = {200, 90000, 3 << 20};
 
 device::Runtime& gpu() {
-  return *device::runtime();
+  return *device::whole_runtime();
 }
 
 #define DRIVER(call) EXPECT((call) == Error::none, "%s: %s", #call, gpu().error_text())

@@ -23,15 +23,15 @@ constexpr int tag = 51;
 inline const char* why_not() {
   if (host_oracle) return "needs GPU streams";
   if (!threads) return "needs TEST_THREADS=1";
-  return device::runtime()->has_word_operations(0) ? nullptr : "this GPU cannot wait for words";
+  return device::whole_runtime()->has_word_operations(0) ? nullptr : "this GPU cannot wait for words";
 }
 
 inline const char* why_no_graphs() {
   if (const char* reason = why_not()) return reason;
-  return device::runtime()->captures_words() ? nullptr : "this driver does not capture waits for words";
+  return device::whole_runtime()->captures_words() ? nullptr : "this driver does not capture waits for words";
 }
 
-#define DRIVER(call) EXPECT((call) == Error::none, "%s: %s", #call, device::runtime()->error_text())
+#define DRIVER(call) EXPECT((call) == Error::none, "%s: %s", #call, device::whole_runtime()->error_text())
 
 // A stream of the program, with a communicator, and a word that holds it.
 class Stream {
@@ -63,7 +63,7 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  static device::Runtime& gpu() { return *device::runtime(); }
+  static device::Runtime& gpu() { return *device::whole_runtime(); }
   MPI_Comm comm() const { return comm_; }
   device::Stream get() const { return stream_; }
 

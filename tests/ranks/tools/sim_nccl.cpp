@@ -105,8 +105,8 @@ class Communicator {
     changed_.notify_one();
     thread_.join();
     for (const auto& [native, stream] : streams_) {
-      device::runtime()->synchronize_stream(stream);
-      device::runtime()->destroy_stream(stream);
+      device::whole_runtime()->synchronize_stream(stream);
+      device::whole_runtime()->destroy_stream(stream);
     }
     forget_name();
     munmap(segment_, sizeof *segment_);
@@ -237,7 +237,7 @@ class Communicator {
 
   int run(device::Stream stream, const std::vector<std::span<const char>>& sent,
           const std::vector<size_t>& received, const std::function<void(std::vector<Bytes>&)>& deliver) {
-    device::Runtime& runtime = *device::runtime();
+    device::Runtime& runtime = *device::whole_runtime();
     // What came before in the stream comes before this; and reads no more of what was kept for it.
     if (runtime.synchronize_stream(stream) != device::Error::none) return 1;
     kept_.clear();
@@ -580,13 +580,14 @@ int ncclReduceScatter(const void* from, void* to, size_t count, NcclType type, N
 int ncclMemAlloc(void** address, size_t bytes) {
   int current = 0;
   return device::runtime()->current_device(&current) == device::Error::none &&
-                 device::runtime()->allocate(current, bytes, address) == device::Error::none
+                 device::whole_runtime()->allocate(current, bytes, address) == device::Error::none
              ? result::success
              : result::system_error;
 }
 
 int ncclMemFree(void* address) {
-  return device::runtime()->free(address) == device::Error::none ? result::success : result::invalid_argument;
+  return device::whole_runtime()->free(address) == device::Error::none ? result::success
+                                                                       : result::invalid_argument;
 }
 
 int ncclCommWindowRegister(Communicator* communicator, void* address, size_t, void** window, int flags) {

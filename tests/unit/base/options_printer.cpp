@@ -10,6 +10,6 @@
 int main() {
   for (const auto& option : fairlead::describe_options())
     std::printf("%s=%s (%s)\n", option.name, option.value.c_str(), option.origin.c_str());
-  auto* runtime = fairlead::device::runtime();
+  auto* runtime = fairlead::device::whole_runtime();
   std::printf("provider %s\n", runtime ? runtime->name() : "none");
 }

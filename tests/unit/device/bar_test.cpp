@@ -15,10 +15,10 @@ int engine_copies = 0;
 Error engine_copy(int device, void* to, const void* from, size_t bytes) {
   ++engine_copies;
   Stream stream = nullptr;
-  Error error = runtime()->create_stream(device, &stream);
-  if (error == Error::none) error = runtime()->copy(to, from, bytes, stream);
-  if (error == Error::none) error = runtime()->synchronize_stream(stream);
-  runtime()->destroy_stream(stream);
+  Error error = whole_runtime()->create_stream(device, &stream);
+  if (error == Error::none) error = whole_runtime()->copy(to, from, bytes, stream);
+  if (error == Error::none) error = whole_runtime()->synchronize_stream(stream);
+  whole_runtime()->destroy_stream(stream);
   return error;
 }
 

@@ -59,7 +59,8 @@ TEST(DeviceApi, current_device_is_where_memory_is_allocated) {
   ASSERT_EQ(fairlead_device_get(&device), 0);
   EXPECT_EQ(device, 1);
   fairlead::device::Allocation found;
-  ASSERT_EQ(fairlead::device::runtime()->query(device_array<char>(1), &found), fairlead::device::Error::none);
+  ASSERT_EQ(fairlead::device::whole_runtime()->query(device_array<char>(1), &found),
+            fairlead::device::Error::none);
   EXPECT_EQ(found.device, 1);
   EXPECT_NE(fairlead_device_set(2), 0);
   EXPECT_STRNE(fairlead_device_error_text(), "");
@@ -188,7 +189,7 @@ TEST(DeviceKernels, arguments_are_taken_by_their_types_at_the_time_of_the_launch
 
 TEST(DeviceKernels, launches_are_work_of_the_application) {
   using fairlead::device::Error;
-  fairlead::device::Runtime& gpu = *fairlead::device::runtime();
+  fairlead::device::Runtime& gpu = *fairlead::device::whole_runtime();
   void* memory = nullptr;
   ASSERT_EQ(fairlead_device_malloc_host(&memory, sizeof(int)), 0);
   auto* over = static_cast<volatile int*>(memory);
@@ -252,7 +253,7 @@ TEST(DeviceKernels, addresses_that_the_gpu_cannot_reach_fail_the_launch) {
   ASSERT_EQ(launch("touch", 1, 1, on_peer), 0);
   EXPECT_NE(fairlead_device_synchronize(), 0);
   EXPECT_NE(strstr(fairlead_device_error_text(), "peer"), nullptr) << fairlead_device_error_text();
-  ASSERT_EQ(fairlead::device::runtime()->enable_peer(0, 1), fairlead::device::Error::none);
+  ASSERT_EQ(fairlead::device::whole_runtime()->enable_peer(0, 1), fairlead::device::Error::none);
   ASSERT_EQ(launch("touch", 1, 1, on_peer), 0);
   EXPECT_EQ(fairlead_device_synchronize(), 0) << fairlead_device_error_text();
   EXPECT_EQ(on_host(on_peer, 1)[0], 1);

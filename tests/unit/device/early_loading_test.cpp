@@ -17,7 +17,7 @@ using device::Error;
 namespace {
 
 device::Runtime& gpu() {
-  return *device::runtime();
+  return *device::whole_runtime();
 }
 
 void load_early() {

@@ -21,7 +21,7 @@ inline void PrintTo(Error error, std::ostream* out) {
 
 class SimTest : public testing::Test {
  protected:
-  SimTest() : gpu(*runtime()) {}
+  SimTest() : gpu(*whole_runtime()) {}
 
   char* device_memory(size_t bytes, int device = 0) {
     void* address = nullptr;

@@ -28,7 +28,7 @@ void answer(const void* bytes, size_t count) {
 }  // namespace
 
 int main() {
-  Runtime& gpu = *runtime();
+  Runtime& gpu = *whole_runtime();
   Stream stream;
   void *memory = nullptr, *pieces = nullptr;
   size_t size = 100000;

@@ -39,7 +39,7 @@ class DeviceMemoryInfo {
 bool is_of(Place place, void* address) {
   if (place != Place::device && place != Place::managed) return true;
   device::Allocation found;
-  return device::runtime()->query(address, &found) == device::Error::none &&
+  return device::whole_runtime()->query(address, &found) == device::Error::none &&
          found.kind == (place == Place::device ? device::MemoryKind::device : device::MemoryKind::managed);
 }
 
