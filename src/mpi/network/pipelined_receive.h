@@ -14,6 +14,7 @@
 #include "device/runtime.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/network/network.h"
+#include "observe/statistics.h"
 #include "p2p/rts_header.h"
 
 namespace fairlead::mpi {
@@ -29,6 +30,7 @@ class PipelinedReceive {
   // The next advance() posts host receives for all that is left, so that the host MPI alone can move it (M6).
   void quiesce() { unlimited_ = true; }
 
+  static constexpr Traffic path() { return Traffic::network; }
   uint64_t bytes() const { return rts_.bytes; }
   bool truncated() const { return rts_.bytes > capacity_; }
 

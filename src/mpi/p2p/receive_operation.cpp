@@ -86,7 +86,7 @@ void Receive::take_probed(std::unique_ptr<ProbedMessage> probed) {
 
 int Receive::start() {
   begin();
-  step_ = Step::matching;
+  transfer_.emplace<Matching>();
   override_bytes_ = came_bytes_ = -1;
   rts_came_ = false;
   flow_event_ = 0;
@@ -155,7 +155,7 @@ void Receive::post_for_put(const device::Allocation& memory, int sender) {
 
 void Receive::watch(MPI_Request posted) {
   begin();
-  step_ = Step::matching;
+  transfer_.emplace<Matching>();
   message_ = handle = posted;
   // MPI_Request_get_status may have told the program that this receive is complete, and the program may have
   // freed its buffer since.
@@ -246,32 +246,23 @@ bool Receive::host_is_done() {
 }
 
 void Receive::advance() {
-  switch (step_) {
-    case Step::matching: {
-      if (held()) return;
-      if (probed_) return arrived(probed_->bytes, rts_length);
-      if (host_is_done()) take_host_message();
-      return;
-    }
-    case Step::getting: {
-      Error state = get_->advance();
-      if (state != Error::not_ready) end_transfer(state, get_->path(), get_->bytes(), get_->truncated());
-      return;
-    }
-    case Step::pipelining: {
-      Error state = pipeline_->advance();
-      if (state != Error::not_ready)
-        end_transfer(state, Traffic::network, pipeline_->bytes(), pipeline_->truncated());
-      return;
-    }
-    case Step::copying: {
-      Error state = copy_.poll();
-      if (state == Error::not_ready) return;
-      return end_copy(state);
-    }
-    case Step::over:
-      return;
+  if (is_matching()) {
+    if (held()) return;
+    if (probed_) return arrived(probed_->bytes, rts_length);
+    if (host_is_done()) take_host_message();
+  } else if (auto* get = std::get_if<p2p::RendezvousGet>(&transfer_)) {
+    advance(*get);
+  } else if (auto* pipeline = std::get_if<PipelinedReceive>(&transfer_)) {
+    advance(*pipeline);
+  } else if (auto* to_device = std::get_if<CopyToDevice>(&transfer_)) {
+    if (const Error state = to_device->copy.poll(); state != Error::not_ready) end_copy(state);
   }
+}
+
+template <class Transfer>
+void Receive::advance(Transfer& transfer) {
+  const Error state = transfer.advance();
+  if (state != Error::not_ready) end_transfer(state, transfer.path(), transfer.bytes(), transfer.truncated());
 }
 
 void Receive::take_host_message() {
@@ -326,9 +317,9 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
     error_ = MPI_ERR_OTHER;
     return over();
   }
-  bool stream = rts.kind == p2p::RtsKind::pipelined;
+  const bool pipelined = rts.kind == p2p::RtsKind::pipelined;
   log_line(LogLevel::trace, "receive from %d with tag %d takes %lld bytes by %s %u of rank %d", key_.source,
-           key_.tag, static_cast<long long>(rts.bytes), stream ? "pipeline" : "rendezvous", rts.number,
+           key_.tag, static_cast<long long>(rts.bytes), pipelined ? "pipeline" : "rendezvous", rts.number,
            rts.sender);
   if (!bytes) before_.write(buffer_);
   apart_ = !view_ || place_.is_anothers();
@@ -344,13 +335,10 @@ void Receive::arrived(const unsigned char* bytes, MPI_Count length) {
   override_bytes_ = static_cast<MPI_Count>(rts.bytes);
   uint64_t capacity = error_ == MPI_SUCCESS ? static_cast<uint64_t>(layout_.bytes) : 0;
   int device = apart_ ? -1 : device_;
-  if (stream) {
-    pipeline_.emplace(rts, to, capacity, device);
-    step_ = Step::pipelining;
-  } else {
-    get_.emplace(*engine().node(), rts, to, capacity, device, std::move(posted_));
-    step_ = Step::getting;
-  }
+  if (pipelined)
+    transfer_.emplace<PipelinedReceive>(rts, to, capacity, device);
+  else
+    transfer_.emplace<p2p::RendezvousGet>(*engine().node(), rts, to, capacity, device, std::move(posted_));
   advance();
 }
 
@@ -399,15 +387,14 @@ void Receive::deliver(const unsigned char* bytes, MPI_Count length) {
     return over();
   }
   size_t size = static_cast<size_t>(length);
-  if (size <= device::small_copy_bytes) {
-    if (device::store_small_to_device(device_, buffer_.address, bytes, size)) return over();
-    slot_ = device::Slot::take();
-  }
-  if (slot_.data()) std::memcpy(slot_.data(), bytes, size);
-  Error error = slot_.data() ? copy_.enqueue(device_, buffer_.address, slot_.data(), size)
-                             : copy_.start(device_, buffer_.address, bytes, size);
-  if (error != Error::none) return end_copy(error);
-  step_ = Step::copying;
+  const bool is_small = size <= device::small_copy_bytes;
+  if (is_small && device::store_small_to_device(device_, buffer_.address, bytes, size)) return over();
+  auto& [slot, copy] = transfer_.emplace<CopyToDevice>();
+  if (is_small) slot = device::Slot::take();
+  if (slot.data()) std::memcpy(slot.data(), bytes, size);
+  const Error error = slot.data() ? copy.enqueue(device_, buffer_.address, slot.data(), size)
+                                  : copy.start(device_, buffer_.address, bytes, size);
+  if (error != Error::none) end_copy(error);
 }
 
 void Receive::end_copy(Error error) {
@@ -420,26 +407,23 @@ void Receive::end_copy(Error error) {
 }
 
 void Receive::over() {
-  step_ = Step::over;
+  transfer_.emplace<Over>();
   interrupted_ = false;
   if (sequence_ && engine().attended()) sequence_->program_computes = engine().program_computed();
   posted_.reset();
   in_progress_ = {};
-  get_.reset();
-  slot_ = device::Slot();
-  pipeline_.reset();
   place_.give_back();
   complete_.store(true, std::memory_order_release);
 }
 
 void Receive::quiesce() {
-  if (step_ == Step::getting) {
-    get_->quiesce();
-    advance();
-  } else if (step_ == Step::pipelining) {
-    pipeline_->quiesce();
-    advance();
-  }
+  if (auto* get = std::get_if<p2p::RendezvousGet>(&transfer_))
+    get->quiesce();
+  else if (auto* pipeline = std::get_if<PipelinedReceive>(&transfer_))
+    pipeline->quiesce();
+  else
+    return;
+  advance();
 }
 
 // A transfer between nodes goes on until its chunks fail.
@@ -447,12 +431,14 @@ void Receive::end_if_failed(Failures& failures) {
   const int peer = rts_came_ ? status_.MPI_SOURCE : key_.source;
   int failure = failures.of_peer(comm_, peer);
   // The host MPI knows whether the message still comes.
-  if (by_probe_ && step_ == Step::matching) failure = failures.any() ? proc_failed : failure;
+  if (by_probe_ && is_matching()) failure = failures.any() ? proc_failed : failure;
   if (failure == MPI_SUCCESS) return;
   const bool sender_lives = !failures.has_failed(comm_, peer);
-  const bool pipeline_is_lost = step_ == Step::pipelining && awaits_news_since_ != never;
-  if (pipeline_is_lost || (step_ == Step::getting && get_->abandon(sender_lives))) return fail(failure);
-  if (step_ != Step::matching || host_is_done()) return;
+  const bool pipeline_is_lost =
+      std::holds_alternative<PipelinedReceive>(transfer_) && awaits_news_since_ != never;
+  auto* const get = std::get_if<p2p::RendezvousGet>(&transfer_);
+  if (pipeline_is_lost || (get && get->abandon(sender_lives))) return fail(failure);
+  if (!is_matching() || host_is_done()) return;
   if (probed_) return fail(failure);
   // A sender that has claimed the posted buffer writes to it, although its message will not be matched.
   if (posted_ && !posted_->withdraw() && posted_->state() != device::Error::none) {
@@ -552,7 +538,7 @@ std::string words_of_receive(MPI_Count room, int source, int tag, MPI_Count came
 }  // namespace
 
 std::string Receive::description() const {
-  const bool matched = step_ == Step::over && key_.source == MPI_ANY_SOURCE;
+  const bool matched = std::holds_alternative<Over>(transfer_) && key_.source == MPI_ANY_SOURCE;
   return words_of_receive(layout_.bytes, matched ? status_.MPI_SOURCE : key_.source,
                           matched ? status_.MPI_TAG : key_.tag, came_bytes_) +
          overrun(buffer_.address, layout_);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 
 #include "device/copies/small_copy.h"
 #include "mpi/core/operation.h"
@@ -52,12 +53,15 @@ class Receive : public Operation {
 
   int start() override;
   bool worth_a_round() const override { return posted_ && engine().program_computed(); }
-  bool needs_help() const override { return !get_ || !get_->left_to_others(); }
+  bool needs_help() const override {
+    const auto* get = std::get_if<p2p::RendezvousGet>(&transfer_);
+    return !get || !get->left_to_others();
+  }
   void advance() override;
   uint64_t bytes() const override { return static_cast<uint64_t>(layout_.bytes); }
   // One that was started early was posted before others of its key, but is looked at later.
   const MatchKey* awaits() const override {
-    return step_ == Step::matching && matched_ == MPI_MESSAGE_NULL && !early() ? &key_ : nullptr;
+    return is_matching() && matched_ == MPI_MESSAGE_NULL && !early() ? &key_ : nullptr;
   }
   void quiesce() override;
   void end_if_failed(Failures& failures) override;
@@ -78,6 +82,7 @@ class Receive : public Operation {
   int tag() const { return key_.tag; }
 
  private:
+  bool is_matching() const { return std::holds_alternative<Matching>(transfer_); }
   // The buffer that the host MPI receives into.
   struct HostDestination {
     void* address;
@@ -94,6 +99,8 @@ class Receive : public Operation {
   void arrived_in_device(MPI_Count length);
   bool is_native(const device::Allocation& memory) const;
   void deliver(const unsigned char* bytes, MPI_Count length);
+  template <class Transfer>
+  void advance(Transfer& transfer);
   void end_transfer(device::Error error, Traffic path, uint64_t bytes, bool truncated);
   void end_copy(device::Error error);
   void end_host_request(int failure);
@@ -122,16 +129,20 @@ class Receive : public Operation {
   bool apart_ = false;  // a get or pipelined transfer writes to packed_, not to the user's buffer
   HostBuffer packed_;
 
-  enum class Step { matching, getting, pipelining, copying, over } step_ = Step::matching;
   bool may_be_put_ = false;
   p2p::MessageKey message_key_;
   std::shared_ptr<ReceiveSequence> sequence_;  // null unless there is a key; outlives its communicator
   p2p::ReceiveInProgress in_progress_;
   std::unique_ptr<p2p::PostedBuffer> posted_;  // until the message has come
-  std::optional<p2p::RendezvousGet> get_;
-  std::optional<PipelinedReceive> pipeline_;
-  device::Slot slot_;  // before copy_: the copy must end before its slot is freed
-  device::Copy copy_;
+  // What moves the bytes once the host message has come: that of an RTS header by one of the first two, and
+  // the bytes of any other by a copy, which ends before its slot is freed.
+  struct Matching {};
+  struct CopyToDevice {
+    device::Slot slot;
+    device::Copy copy;
+  };
+  struct Over {};
+  std::variant<Matching, p2p::RendezvousGet, PipelinedReceive, CopyToDevice, Over> transfer_;
   MPI_Status status_;              // of the host message
   MPI_Count override_bytes_ = -1;  // the true length, if it differs from the host message's
   MPI_Count came_bytes_ = -1;      // the length of a message that is too long, if known
