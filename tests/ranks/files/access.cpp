@@ -339,7 +339,7 @@ RANK_TEST(files, what_the_host_MPI_calls_is_its_own, 1) {
       host.for_each_import(fairlead::LoadedObject::Access::read, [&](const fairlead::ImportedSymbol& symbol) {
         if (std::strncmp(symbol.name, "MPI_", 4) != 0 || !interposer.contains(dlsym(handle, symbol.name)))
           return;
-        EXPECT(*symbol.place == dlsym(RTLD_DEFAULT, std::string("P").append(symbol.name).c_str()),
+        EXPECT(*symbol.slot == dlsym(RTLD_DEFAULT, std::string("P").append(symbol.name).c_str()),
                "the host MPI calls %s of another library", symbol.name);
       });
   EXPECT(read, "the references of the host MPI cannot be read");
