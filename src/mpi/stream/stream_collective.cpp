@@ -37,7 +37,9 @@ using kernels::ReduceOp;
 
 namespace {
 
-constexpr size_t header_bytes = 256;
+// The longest block of a call in which the ranks meet in one kernel, and what the slots of a rank take at
+// most.
+constexpr uint64_t longest_met = 16 << 10, slots_at_most = 1 << 20;
 constexpr unsigned blocks_at_most = 64;
 static_assert(blocks_at_most <= kernels::exchange_units && coll::max_members <= blocks_at_most);
 
@@ -57,10 +59,10 @@ uint64_t bit_of(ReduceOp op, Element element) {
 }
 
 // While a device has work, its kernels cannot be loaded; the program's may end soon.
-bool copies_available(int device) {
+bool kernels_available(int device) {
   constexpr std::chrono::milliseconds patience{20};
   const auto start = std::chrono::steady_clock::now();
-  while (!kernels::copies_available(device)) {
+  while (!kernels::copies_available(device) || !kernels::meet_available(device)) {
     if (std::chrono::steady_clock::now() - start > patience) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -78,16 +80,9 @@ uint64_t available_reductions(int device) {
 
 }  // namespace
 
-struct StreamCollective::Header {
-  uint32_t turn[2];  // as Exchange has it
-  uint32_t counter;  // of the kernels' blocks
-  uint32_t unused;
-  uint32_t given[coll::max_members];  // by each rank
-};
-
-char* StreamCollective::place(char* scratch, int which, uint64_t most) {
-  static_assert(sizeof(Header) <= header_bytes);
-  return scratch + header_bytes + which * most;
+char* StreamCollective::place(char* scratch, int which) const {
+  return scratch + kernels::exchange_header_bytes + kernels::meet_slots_bytes(ranks_, slot_bytes_) +
+         which * most_;
 }
 
 // ---- What ranks do in each function --------------------------------------------------------------------
@@ -135,15 +130,43 @@ bool StreamCollective::is_direct(Buffer* buffer) const {
 // ---- The work in the stream ----------------------------------------------------------------------------
 
 Error StreamCollective::run(device::Stream stream, const Plan& plan) const {
-  Error error = give(stream, plan);
+  const bool meets = this->meets(plan);
+  const kernels::Meet meet = meets ? meeting(plan) : kernels::Meet{};
+  Error error = meets ? kernels::launch_meet(device_, stream, meet, true) : give(stream, plan);
   if (error == Error::none) error = device::runtime()->access_words(stream, waits_.data(), waits_.size());
-  return error == Error::none ? take(stream, plan) : error;
+  if (error != Error::none) return error;
+  return meets ? kernels::launch_meet(device_, stream, meet, false) : take(stream, plan);
+}
+
+// The same on all ranks: the blocks have one length, and the reductions are common.
+bool StreamCollective::meets(const Plan& plan) const {
+  return !plan.by_blocks && plan.unit <= kernels::meet_block_bytes(slot_bytes_) &&
+         (!plan.shape->reduces() || kernels::meets(plan.op, plan.element));
+}
+
+kernels::Meet StreamCollective::meeting(const Plan& plan) const {
+  const CollectiveShape& shape = *plan.shape;
+  const uint32_t all = ranks_ == 32 ? ~uint32_t{0} : (uint32_t{1} << ranks_) - 1,
+                 root = uint32_t{1} << plan.root;
+  kernels::Meet meet{scratches_.data(), me_, ranks_, slot_bytes_};
+  meet.input = plan.unit && plan.input_bytes ? plan.input : nullptr;
+  meet.result = plan.unit ? plan.result : nullptr;
+  meet.block_bytes = plan.unit;
+  meet.input_step = is_for_each(shape.sent) ? plan.unit : 0;
+  meet.result_step = is_for_each(shape.received) ? plan.unit : 0;
+  meet.gives_to = shape.gets == Who::root ? root : shape.gets == Who::others ? all & ~root : all;
+  meet.takes_from = shape.gives == Who::root ? root : all;
+  meet.reduces = shape.reduces();
+  meet.op = plan.op;
+  meet.element = plan.element;
+  meet.flag = passed_for_kernels_;
+  return meet;
 }
 
 Error StreamCollective::give(device::Stream stream, const Plan& plan) const {
   const kernels::Exchange exchange{&header()->turn[0], &header()->turn[1], most_,
                                    given_.data(),      given_.size(),      true};
-  const device::CopyItem input{place(scratch_, 0, most_), plan.input, plan.input_bytes};
+  const device::CopyItem input{place(scratch_, 0), plan.input, plan.input_bytes};
   const device::CopyItem* items = plan.by_blocks ? plan.given.data() : &input;
   const size_t count = plan.by_blocks ? plan.given.size() : plan.input_bytes > 0;
   // The last block of each item may be shorter, which takes one more in all than there are to share.
@@ -160,7 +183,7 @@ Error StreamCollective::take(device::Stream stream, const Plan& plan) const {
                                   signal, &exchange);
   const CollectiveShape& shape = *plan.shape;
   const uint64_t mine = is_for_each(shape.sent) ? plan.unit * static_cast<uint64_t>(me_) : 0;
-  auto source = [&](int rank) { return place(scratches_[static_cast<size_t>(rank)], 0, most_) + mine; };
+  auto source = [&](int rank) { return place(scratches_[static_cast<size_t>(rank)], 0) + mine; };
   if (shape.reduces() && plan.result) {
     const void* from[coll::max_members];
     for (int rank = 0; rank < ranks_; ++rank) from[rank] = source(rank);
@@ -378,9 +401,11 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   const bool together = node_ranks_.size() == static_cast<size_t>(ranks_) &&
                         std::ranges::all_of(node_ranks_, [](int rank) { return rank >= 0; });
   most_ = static_cast<uint64_t>(options().stream_collective_limit) / granule * granule;
+  slot_bytes_ =
+      std::min(2 * longest_met, slots_at_most / 2 / static_cast<uint64_t>(ranks_) / granule * granule);
   if (!node || !together) return cannot("not all ranks are on this node");
   if (!options().ipc || most_ == 0) return cannot("it is switched off");
-  if (!copies_available(device_)) return cannot("no kernel can be loaded now");
+  if (!kernels_available(device_)) return cannot("no kernel can be loaded now");
   if (device::runtime()->device_info(device_, &offer->info) != Error::none)
     return cannot("its GPU is not known");
   offer->device = device_;
@@ -391,16 +416,17 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   offer->blocks = blocks <= coll::max_members ? static_cast<int8_t>(blocks) : -1;
   for (size_t i = 0; offer->blocks > 0 && i < neighbors.out.size(); ++i)
     offer->out[offer->sends++] = static_cast<int8_t>(neighbors.out[i]);
-  const size_t bytes = header_bytes + 3 * most_;
+  const size_t used_at_once = kernels::exchange_header_bytes + kernels::meet_slots_bytes(ranks_, slot_bytes_);
+  const size_t bytes = used_at_once + 3 * most_;
   scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
   passed_ = take_cell(device_);
   passed_for_kernels_ =
       static_cast<uint64_t*>(passed_ ? device::runtime()->address_for_kernels(device_, passed_) : nullptr);
-  const Header zeros{};
+  const std::vector<char> zeros(used_at_once);
   if (scratch_ && !device::pool_is_for_peers(device_))
     return cannot("the GPU has no memory that other GPUs may write while it waits for it");
   if (!scratch_ || !passed_for_kernels_ ||
-      device::copy_now(device_, scratch_, &zeros, sizeof zeros) != Error::none)
+      device::copy_now(device_, scratch_, zeros.data(), zeros.size()) != Error::none)
     return cannot("the buffer pool has no memory for it");
   // Where it would be of no use, it must not take one of the few hardware queues.
   if (device::runtime()->captures_words() &&
@@ -440,7 +466,7 @@ const char* StreamCollective::join(const std::vector<Offer>& offers) {
     if (!device::runtime()->has_peer_atomics(device_, offers[rank].info))
       return "two GPUs have no atomic operations on each other's memory, or do not see each other";
     scratches_[rank] = static_cast<char*>(mapped_[rank].address());
-    given_.push_back(&reinterpret_cast<Header*>(scratches_[rank])->given[me_]);
+    given_.push_back(&reinterpret_cast<kernels::ExchangeHeader*>(scratches_[rank])->given[me_]);
     taken_.push_back(&header()->given[rank]);
     waits_.push_back({true, taken_.back(), kernels::exchange_units});
   }

@@ -4,11 +4,12 @@
 // node and their GPUs map each other's memory. Each rank has a scratch of device memory that the others map:
 // two places for its input, which the calls use in turn, and a word for each rank that counts what it gives.
 //
-// A call is a kernel that copies the input to the scratch and adds to this rank's word in all others'
-// scratches, a wait of the stream for all words in its own, and a kernel that computes the result from all
-// scratches and subtracts from the words (Exchange in kernels/reduce.h). A rank that has passed the wait of a
-// call knows that all ranks have left the call before it, so that the place that was used there is free for
-// the next call. Addresses and values are the same in all calls, so that a graph may replay them.
+// Where all blocks are short, a call is as kernels/meet.h says. Otherwise it is a kernel that copies the
+// input to the scratch and adds to this rank's word in all others' scratches, a wait of the stream for all
+// words in its own, and a kernel that computes the result from all scratches and subtracts from the words
+// (Exchange in kernels/reduce.h). A rank that has passed the wait of a call knows that all ranks have left
+// the call before it, so that the place that was used there is free for the next call. Addresses and values
+// are the same in all calls, so that a graph may replay them.
 //
 // In MPI_Alltoallv and among neighbours no rank knows the bytes of all others, but both ends know those of a
 // block. Each block has its own part of the place; one that is longer is an ordinary message behind the call.
@@ -26,7 +27,7 @@
 #include <vector>
 
 #include "device/ipc_registry.h"
-#include "kernels/reduce.h"
+#include "kernels/meet.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/coll/collective_call.h"
 #include "mpi/stream/stream.h"
@@ -58,7 +59,6 @@ class StreamCollective {
 
  private:
   struct Offer;
-  struct Header;  // of the scratch
   // A block that another rank sends, and its number among those of that rank.
   struct Source {
     int rank, number;
@@ -116,15 +116,17 @@ class StreamCollective {
   void end_enqueuing();
   void forbid_waiting_calls(bool captured);
   device::Error run(device::Stream stream, const Plan& plan) const;
+  bool meets(const Plan& plan) const;
+  kernels::Meet meeting(const Plan& plan) const;
   device::Error give(device::Stream stream, const Plan& plan) const;
   device::Error take(device::Stream stream, const Plan& plan) const;
   device::Graph recorded(const Plan& plan);
   device::Graph record(const Plan& plan);
-  Header* header() const { return reinterpret_cast<Header*>(scratch_); }
-  // The two places in a scratch, then one for buffers that the CPU moves.
-  static char* place(char* scratch, int which, uint64_t most);
+  kernels::ExchangeHeader* header() const { return reinterpret_cast<kernels::ExchangeHeader*>(scratch_); }
+  // The two places in a scratch, behind the slots, then one for buffers that the CPU moves.
+  char* place(char* scratch, int which) const;
   static constexpr size_t granule = 16;
-  char* moved() const { return place(scratch_, 2, most_); }
+  char* moved() const { return place(scratch_, 2); }
 
   std::shared_ptr<GpuStream> stream_;
   std::vector<int> node_ranks_;
@@ -133,6 +135,7 @@ class StreamCollective {
   Edges to_all_, to_neighbors_;
   int me_ = 0, ranks_ = 1, device_ = -1;
   uint64_t most_ = 0, reductions_ = 0;  // bytes of a buffer at most, and the reductions with kernels
+  uint64_t slot_bytes_ = 0;             // for short blocks (kernels/meet.h)
   char* scratch_ = nullptr;
   uint64_t* passed_for_kernels_ = nullptr;
   uint64_t* passed_ = nullptr;  // page-locked: how many calls the stream has passed
