@@ -53,7 +53,7 @@ std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, 
     const int number = static_cast<int>(block.index), rank = edges.out[block.index];
     if (buffer.bytes <= edges.most) {
       const char* const from = address_for_kernel(&buffer, block.index, true);
-      plan.given.push_back({place(scratch_, 0, most_) + block.index * edges.most, from, buffer.bytes});
+      plan.given.push_back({place(scratch_, 0) + block.index * edges.most, from, buffer.bytes});
       continue;
     }
     after.push_back(
@@ -67,7 +67,7 @@ std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, 
     const auto [rank, number] = edges.in[block.index];
     if (buffer.bytes <= edges.most) {
       char* const to = address_for_kernel(&buffer, block.index, false);
-      char* const theirs = place(scratches_[static_cast<size_t>(rank)], 0, most_);
+      char* const theirs = place(scratches_[static_cast<size_t>(rank)], 0);
       plan.taken.push_back({to, theirs + static_cast<uint64_t>(number) * edges.most, buffer.bytes});
       continue;
     }
