@@ -68,7 +68,7 @@ Call random_call(int ranks) {
   return call;
 }
 
-void submit(const std::vector<std::unique_ptr<Rank>>& all, int me, const Call& call) {
+void submit(const std::vector<std::unique_ptr<Rank>>& all, int me, const Call& call, bool first) {
   const int ranks = static_cast<int>(all.size());
   const Rank& mine = *all[static_cast<size_t>(me)];
   std::vector<char*> scratches;
@@ -96,9 +96,8 @@ void submit(const std::vector<std::unique_ptr<Rank>>& all, int me, const Call& c
   meet.flag = mine.device.signal().flag;
   if (call.in_place && call.function == Function::allgather)
     meet.input = result + static_cast<size_t>(me) * call.unit;
-  ASSERT_SUCCESS(launch_meet(0, mine.device.stream(), meet, true));
-  ASSERT_SUCCESS(gpu().access_words(mine.device.stream(), waits.data(), waits.size()));
-  ASSERT_SUCCESS(launch_meet(0, mine.device.stream(), meet, false));
+  if (!first) ASSERT_SUCCESS(gpu().access_words(mine.device.stream(), waits.data(), waits.size()));
+  ASSERT_SUCCESS(launch_meet(0, mine.device.stream(), meet, first));
 }
 
 // What the result of rank `me` must be, from what all ranks had; the rest of the place stays.
@@ -161,10 +160,12 @@ TEST(meet, random_calls) {
       std::vector<int> order;
       for (int rank = 0; rank < ranks; ++rank) order.push_back(rank);
       std::shuffle(order.begin(), order.end(), random_bits());
-      for (int me : order) {
-        submit(all, me, call);
-        if (testing::Test::HasFatalFailure()) return;
-      }
+      // Streams of one process may share a queue, in which nothing may be behind a wait for it.
+      for (bool first : {true, false})
+        for (int me : order) {
+          submit(all, me, call, first);
+          if (testing::Test::HasFatalFailure()) return;
+        }
       for (int me = 0; me < ranks; ++me) {
         const Rank& mine = *all[static_cast<size_t>(me)];
         Bytes wanted = mine.input;
