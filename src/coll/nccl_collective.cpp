@@ -59,8 +59,8 @@ std::string words(const Function& function, Result result) {
   return words(function.symbol, result);
 }
 
-void free_stream(const device::Context& context, device::Stream stream, std::vector<device::Event> events) {
-  device::end_unused(context, [stream, events = std::move(events)](device::Runtime& driver) {
+void free_stream(device::Stream stream, std::vector<device::Event> events) {
+  device::end_unused([stream, events = std::move(events)](device::Runtime& driver) {
     for (device::Event event : events) driver.destroy_event(event);
     if (stream) driver.destroy_stream(stream);
   });
@@ -69,6 +69,7 @@ void free_stream(const device::Context& context, device::Stream stream, std::vec
 void end_those_that_all_have_left(bool wait_for_no_rank = false) {
   std::erase_if(leaving, [=](const Leaving& one) {
     if (one.context.is_gone_now()) {
+      free_stream(one.stream, one.events);
       return true;
     }
     Result state = state_of(one.communicator);
@@ -77,7 +78,7 @@ void end_those_that_all_have_left(bool wait_for_no_rank = false) {
       return state == nccl_result::success ? nccl()->destroy(one.communicator)
                                            : nccl()->abort(one.communicator);
     });
-    free_stream(one.context, one.stream, one.events);
+    free_stream(one.stream, one.events);
     return true;
   });
 }
@@ -300,7 +301,7 @@ void NcclMember::abandon() {
   if (communicator_ && !gone) call_on(device_, [&] { return nccl()->abort(communicator_); });
   if (stream_ && !gone) (void)device::wait_by_queries(stream_);
   for (const Flight& flight : flights_) spare_.push_back(flight.event);
-  free_stream(context_, stream_, spare_);
+  free_stream(stream_, spare_);
   communicator_ = nullptr;
   context_ = {};
   stream_ = nullptr;

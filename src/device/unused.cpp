@@ -13,38 +13,33 @@
 namespace fairlead::device {
 namespace {
 
-struct Unused {
-  Context context;
-  std::function<void(Runtime&)> end;
-};
-
 std::mutex mutex;
-auto& unused = *new std::vector<Unused>;
+auto& unused = *new std::vector<std::function<void(Runtime&)>>;
 std::atomic<bool> any = false;
 RateLimit look_again;
 
+// The caller holds the lock.
+void try_to_end() {
+  const BlockingDriverCalls calls;
+  if (!calls.may_allocate()) return;
+  for (const auto& end : unused) end(*calls);
+  unused.clear();
+  any = false;
+}
+
 }  // namespace
 
-void end_unused(const Context& context, std::function<void(Runtime&)> end) {
+void end_unused(std::function<void(Runtime&)> end) {
   std::lock_guard lock(mutex);
-  if (const BlockingDriverCalls calls; calls.may_allocate()) {
-    if (!context.is_gone()) end(*calls);
-    return;
-  }
-  unused.push_back({context, std::move(end)});
+  unused.push_back(std::move(end));
   any = true;
+  try_to_end();
 }
 
 void end_unused_again() {
   if (!any.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(mutex);
-  if (!look_again.due()) return;
-  const BlockingDriverCalls calls;
-  if (!calls.may_allocate()) return;
-  for (const auto& [context, end] : unused)
-    if (!context.is_gone()) end(*calls);
-  unused.clear();
-  any = false;
+  if (look_again.due()) try_to_end();
 }
 
 }  // namespace fairlead::device

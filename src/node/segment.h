@@ -188,7 +188,7 @@ struct alignas(64) RankBlock {
 
   // The pinned host memory through which this rank stages, in the memory of the node; no bytes until first
   // use.
-  uint64_t arena_offset;
+  uint64_t arena_offset, arena_chunk_bytes;
   std::atomic<uint64_t> arena_bytes;
 
   Rendezvous rendezvous[rendezvous_per_rank];

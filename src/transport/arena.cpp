@@ -26,6 +26,12 @@ using node::RankBlock;
 
 constexpr auto grace = std::chrono::milliseconds(5);
 
+// Each chunk when it is first used: all of an arena would take tens of milliseconds. If the driver refuses,
+// this costs bandwidth, not correctness.
+void register_chunk(unsigned char* chunk, uint64_t bytes) {
+  if (device::runtime() && device::runtime()->in_use()) (void)device::register_memory(chunk, bytes);
+}
+
 class HostArena final : public Arena {
  public:
   explicit HostArena(Node& node) {
@@ -42,6 +48,7 @@ class HostArena final : public Arena {
     chunks_ = count;
     for (uint64_t i = count; i-- > 0;) idle_.push_back(i * chunk_bytes_);
     node.mine().arena_offset = memory_.offset();
+    node.mine().arena_chunk_bytes = chunk_bytes_;
     node.mine().arena_bytes.store(memory_.bytes(), std::memory_order_release);
   }
   bool usable() const { return chunks_ > 0; }
@@ -52,6 +59,7 @@ class HostArena final : public Arena {
     if (idle_.empty()) return std::nullopt;
     uint64_t offset = idle_.back();
     idle_.pop_back();
+    register_chunk(memory_.data() + offset, chunk_bytes_);
     return offset;
   }
   char* at(uint64_t offset) const override { return reinterpret_cast<char*>(memory_.data()) + offset; }
@@ -94,19 +102,12 @@ class DeviceArena final : public Arena {
   device::Context context_;
 };
 
-// If the driver refuses, this costs bandwidth, not correctness.
-void register_arena(const NodeMemory::Range& memory) {
-  if (memory.data() && device::runtime() && device::runtime()->in_use())
-    (void)device::register_memory(memory.data(), memory.bytes());
-}
-
 HostArena*& opened_host_arena() {
   static HostArena* opened = nullptr;
   return opened;
 }
 
-// The host arena of a rank. The first use maps and pins it in this process as well; invalid while the rank
-// has none.
+// The host arena of a rank. The first use maps it in this process as well; invalid while the rank has none.
 const NodeMemory::Range& host_arena_of(Node& node, int owner) {
   if (owner == node.rank() && opened_host_arena()) return opened_host_arena()->memory();
   static auto& opened = *new std::map<int, NodeMemory::Range>;
@@ -116,7 +117,6 @@ const NodeMemory::Range& host_arena_of(Node& node, int owner) {
     const uint64_t bytes = block.arena_bytes.load(std::memory_order_acquire);
     memory = node.memory().open(block.arena_offset, bytes);
   }
-  register_arena(memory);
   return memory;
 }
 
@@ -140,7 +140,6 @@ bool Arena::stuck() const {
 Arena* host_arena(Node& node) {
   HostArena*& opened = opened_host_arena();
   if (!opened) opened = new HostArena(node);
-  register_arena(opened->memory());
   return opened->usable() ? opened : nullptr;
 }
 
@@ -162,6 +161,7 @@ bool ArenaView::open(Node& node, int owner, const Rendezvous& rendezvous, Medium
   if (bytes_ > 0) return true;
   if (medium == Medium::host) {
     in_host_ = &host_arena_of(node, owner);
+    host_chunk_bytes_ = node::read_once(node.block(owner).arena_chunk_bytes);
     start_ = reinterpret_cast<const char*>(in_host_->data());
     bytes_ = in_host_->bytes();
   } else if (reach(node, owner, node::read_once(rendezvous.device), device,
@@ -174,6 +174,16 @@ bool ArenaView::open(Node& node, int owner, const Rendezvous& rendezvous, Medium
 
 bool ArenaView::holds(uint64_t offset, uint64_t bytes) const {
   return offset <= bytes_ && bytes <= bytes_ - offset;
+}
+
+// A copy must not reach beyond the memory that was registered with its beginning.
+const char* ArenaView::chunk_at(uint64_t offset) const {
+  if (!start_) return nullptr;
+  if (in_host_ && host_chunk_bytes_ > 0 && host_chunk_bytes_ % 4096 == 0) {
+    const uint64_t begin = offset / host_chunk_bytes_ * host_chunk_bytes_;
+    if (holds(begin, host_chunk_bytes_)) register_chunk(in_host_->data() + begin, host_chunk_bytes_);
+  }
+  return start_ + offset;
 }
 
 bool ArenaView::read(uint64_t offset, void* to, uint64_t bytes) const {

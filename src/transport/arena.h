@@ -57,14 +57,14 @@ class ArenaView {
   bool open(Node& node, int owner, const Rendezvous& rendezvous, node::Medium medium, int* device);
   // Are these bytes within the arena?
   bool holds(uint64_t offset, uint64_t bytes) const;
-  // Null if there is no address space for it: read() copies the bytes then.
-  const char* start() const { return start_; }
+  // Where the chunk at this offset is; null if there is no address space for it: read() copies the bytes then.
+  const char* chunk_at(uint64_t offset) const;
   bool read(uint64_t offset, void* to, uint64_t bytes) const;
 
  private:
   const node::NodeMemory::Range* in_host_ = nullptr;
   const char* start_ = nullptr;
-  uint64_t bytes_ = 0;
+  uint64_t bytes_ = 0, host_chunk_bytes_ = 0;
   device::MappedMemory mapped_;
 };
 

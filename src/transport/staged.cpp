@@ -199,7 +199,7 @@ Error StagedReceiver::copy_chunk(uint64_t chunk) {
   const uint64_t at = chunk * chunk_bytes_, bytes = length(chunk),
                  offset = node::read_once(rendezvous_.chunks[chunk % chunks_in_flight]);
   if (!arena_.holds(offset, bytes)) return Error::invalid_value;
-  const char* from = arena_.start() ? arena_.start() + offset : nullptr;
+  const char* from = arena_.chunk_at(offset);
   if (from &&
       (device_ == home_ || (to_.contiguous() && device::may_copy_across(device_, home_, to_.address()))))
     return copies_[chunk % chunks_in_flight].start(device_, to_, at, {const_cast<char*>(from), bytes}, 0,

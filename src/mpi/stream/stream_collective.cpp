@@ -368,8 +368,7 @@ StreamCollective::~StreamCollective() {
     for (device::MappedMemory& mapped : mapped_) new device::MappedMemory(std::move(mapped));
     return;
   }
-  // Those of a context that has ended are not passed to the driver.
-  device::end_unused({}, [recorded = std::move(recorded_), stream = recording_](device::Runtime& driver) {
+  device::end_unused([recorded = std::move(recorded_), stream = recording_](device::Runtime& driver) {
     for (const Recorded& one : recorded)
       if (one.graph) driver.destroy_graph(one.graph);
     if (stream) driver.destroy_stream(stream);
