@@ -190,8 +190,8 @@ FAIRLEAD_DEVICE_FUNCTION void end_call(const MeetBuffers& buffers, const MeetWor
     if (rank != work.me) kernel::system_add(&header->given[rank], 0 - work.share);
   header->late = 0;
   header->turn[0] = number;
-  kernel::system_store(static_cast<unsigned long*>(buffers.at[meet_flag]),
-                       static_cast<unsigned long>(number));
+  auto* const flag = static_cast<unsigned long*>(buffers.at[meet_flag]);
+  if (flag) kernel::system_store(flag, static_cast<unsigned long>(number));
 }
 
 }  // namespace

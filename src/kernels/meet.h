@@ -37,7 +37,7 @@ struct Meet {
   bool reduces = false;
   ReduceOp op{};
   Element element{};
-  uint64_t* flag = nullptr;  // page-locked: gets the number of calls that have ended
+  uint64_t* flag = nullptr;  // page-locked: gets the number of calls that have ended; null: nobody asks
 };
 
 // What the two slots of a rank for each rank take, behind the header.

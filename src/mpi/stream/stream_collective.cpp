@@ -129,13 +129,14 @@ bool StreamCollective::is_direct(Buffer* buffer) const {
 
 // ---- The work in the stream ----------------------------------------------------------------------------
 
-Error StreamCollective::run(device::Stream stream, const Plan& plan) const {
+Error StreamCollective::run(device::Stream stream, const Plan& plan, Tells tells) const {
+  uint64_t* const flag = tells == Tells::end ? passed_for_kernels_ : nullptr;
   const bool meets = this->meets(plan);
-  const kernels::Meet meet = meets ? meeting(plan) : kernels::Meet{};
+  const kernels::Meet meet = meets ? meeting(plan, flag) : kernels::Meet{};
   Error error = meets ? kernels::launch_meet(device_, stream, meet, true) : give(stream, plan);
   if (error == Error::none) error = device::runtime()->access_words(stream, waits_.data(), waits_.size());
   if (error != Error::none) return error;
-  return meets ? kernels::launch_meet(device_, stream, meet, false) : take(stream, plan);
+  return meets ? kernels::launch_meet(device_, stream, meet, false) : take(stream, plan, flag);
 }
 
 // The same on all ranks: the blocks have one length, and the reductions are common.
@@ -144,7 +145,7 @@ bool StreamCollective::meets(const Plan& plan) const {
          (!plan.shape->reduces() || kernels::meets(plan.op, plan.element));
 }
 
-kernels::Meet StreamCollective::meeting(const Plan& plan) const {
+kernels::Meet StreamCollective::meeting(const Plan& plan, uint64_t* flag) const {
   const CollectiveShape& shape = *plan.shape;
   const uint32_t all = ranks_ == 32 ? ~uint32_t{0} : (uint32_t{1} << ranks_) - 1,
                  root = uint32_t{1} << plan.root;
@@ -159,7 +160,7 @@ kernels::Meet StreamCollective::meeting(const Plan& plan) const {
   meet.reduces = shape.reduces();
   meet.op = plan.op;
   meet.element = plan.element;
-  meet.flag = passed_for_kernels_;
+  meet.flag = flag;
   return meet;
 }
 
@@ -174,10 +175,10 @@ Error StreamCollective::give(device::Stream stream, const Plan& plan) const {
   return kernels::launch_copies(device_, stream, items, count, blocks, {}, &exchange);
 }
 
-Error StreamCollective::take(device::Stream stream, const Plan& plan) const {
+Error StreamCollective::take(device::Stream stream, const Plan& plan, uint64_t* flag) const {
   const kernels::Exchange exchange{&header()->turn[1], &header()->turn[0], most_,
                                    taken_.data(),      taken_.size(),      false};
-  const kernels::Signal signal{&header()->counter, passed_for_kernels_};
+  const kernels::Signal signal{&header()->counter, flag};
   if (plan.by_blocks)
     return kernels::launch_copies(device_, stream, plan.taken.data(), plan.taken.size(), blocks_at_most,
                                   signal, &exchange);
@@ -227,7 +228,7 @@ device::Graph StreamCollective::record(const Plan& plan) {
   device::Graph graph = nullptr;
   Error error = gpu->begin_capture(recording_, device::CaptureMode::relaxed);
   if (error == Error::none) {
-    error = run(recording_, plan);
+    error = run(recording_, plan, Tells::end);
     const Error end = gpu->end_capture(recording_, &graph);
     if (error == Error::none) error = end;
   }
@@ -286,7 +287,8 @@ int StreamCollective::submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cp
     error = stream_->submit([&](device::Stream stream, bool in_graph) {
       forbid_waiting_calls(in_graph);
       const device::Graph graph = in_graph ? nullptr : recorded(plan);
-      const Error state = graph ? device::runtime()->launch_graph(graph, stream) : run(stream, plan);
+      const Error state = graph ? device::runtime()->launch_graph(graph, stream)
+                                : run(stream, plan, in_graph ? Tells::nothing : Tells::end);
       if (state == Error::none && !in_graph) ++number_;
       return state;
     });
