@@ -226,14 +226,13 @@ CommandLine parse(int argc, char** argv) {
       const char* text = i + 1 < argc ? argv[++i] : "";
       char* end = nullptr;
       const unsigned long long value = strtoull(text, &end, 10);
+      if (word == "--seconds") options.seconds = strtod(text, &end);
       if (*text < '0' || *text > '9' || *end != '\0')
-        line.mistake = word + " needs a whole number, not '" + text + "'";
+        line.mistake = word + " needs a number, not '" + text + "'";
       else if (word == "--seed")
         options.seed = value;
       else if (word == "--rounds")
         options.rounds = static_cast<long>(value);
-      else
-        options.seconds = static_cast<double>(value);
     } else if (word[0] == '-') {
       line.mistake =
           "unknown option " + word + "; accepted: --list --version --help --seed N --rounds N --seconds N";
