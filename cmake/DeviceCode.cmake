@@ -12,13 +12,15 @@
 #   FAIRLEAD_DEVICE_CODE       OFF: no device code even where a clang is found
 #   FAIRLEAD_DEVICE_CLANG      the clang++ to use, or several, the preferred one first; else all that are found on
 #                              PATH and in ROCm, the newest first
-#   FAIRLEAD_DEVICE_TARGETS    ptx and names of gpu_targets.def, less those that no compiler knows; else all
+#   FAIRLEAD_DEVICE_TARGETS    all (default); native: ptx and the AMD GPUs of this machine; or ptx and names of
+#                              gpu_targets.def. Targets that no compiler knows are left out
 #   FAIRLEAD_DEVICE_CODE_DIR   take the objects from here instead of calling clang; as each build leaves its
 #                              own in <build>/device-code: <source stem>.ptx, <source stem>.gfx90a.co,
 #                              <source stem>.sm_90.cubin, ...
 #   FAIRLEAD_PTXAS             the ptxas to use; else that on PATH, or of the CUDA toolkit that is found
 #   FAIRLEAD_CUDA_ARCHITECTURES  the GPUs for which it makes machine code, by compute capability as in
-#                              CMAKE_CUDA_ARCHITECTURES, less those that it does not know; OFF: for none
+#                              CMAKE_CUDA_ARCHITECTURES, less those that it does not know; OFF: for none. If empty,
+#                              the NVIDIA GPUs of this machine where FAIRLEAD_DEVICE_TARGETS is native, else all
 #
 # Also run as a script by the rules it makes, to turn objects into a C++ source.
 
@@ -49,12 +51,11 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   return()
 endif()
 
-set(FAIRLEAD_DEVICE_TARGETS "" CACHE STRING "GPUs for which clang compiles kernels, as in gpu_targets.def, and ptx; all if empty")
+set(FAIRLEAD_DEVICE_TARGETS all CACHE STRING "GPUs for which clang compiles kernels: all, native, or ptx and names of gpu_targets.def")
 set(_FAIRLEAD_DEVICE_CODE_SCRIPT ${CMAKE_CURRENT_LIST_FILE} CACHE INTERNAL "")
 set(FAIRLEAD_DEVICE_CODE_DIR "" CACHE PATH "Folder of device code objects made by another build")
-# Code for 8.0 runs on 8.6 and 8.9, too; kernels of this library gain nothing by code for exactly one of them.
-set(FAIRLEAD_CUDA_ARCHITECTURES "70;75;80;90;100;120" CACHE STRING
-  "Compute capabilities of the NVIDIA GPUs for which ptxas makes machine code, or OFF")
+set(FAIRLEAD_CUDA_ARCHITECTURES "" CACHE STRING
+  "Compute capabilities of the NVIDIA GPUs for which ptxas makes machine code, or OFF; if empty, as FAIRLEAD_DEVICE_TARGETS")
 
 # The table of AMD targets lies beside this file where Fairlead is installed.
 set(_FAIRLEAD_GPU_TARGETS ${CMAKE_CURRENT_LIST_DIR}/gpu_targets.def)
@@ -62,18 +63,53 @@ if(NOT EXISTS ${_FAIRLEAD_GPU_TARGETS})
   set(_FAIRLEAD_GPU_TARGETS ${CMAKE_CURRENT_LIST_DIR}/../src/device/cuda_hip/gpu_targets.def)
 endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_FAIRLEAD_GPU_TARGETS})
+# The AMD GPUs of this machine as its kernel describes them, or a machine of which a copy of that is here: 90010 is gfx90a.
+set(_kfd $ENV{FAIRLEAD_KFD_TOPOLOGY})
+if(NOT _kfd)
+  set(_kfd /sys/class/kfd/kfd/topology)
+endif()
+set(_gpus_here)
+file(GLOB _nodes ${_kfd}/nodes/*/properties)
+foreach(_node IN LISTS _nodes)
+  file(STRINGS ${_node} _version REGEX "^gfx_target_version [1-9]")
+  if(_version MATCHES " ([0-9]+)([0-9][0-9])([0-9][0-9])$")
+    math(EXPR _minor "1${CMAKE_MATCH_2} - 100" OUTPUT_FORMAT HEXADECIMAL)
+    math(EXPR _stepping "1${CMAKE_MATCH_3} - 100" OUTPUT_FORMAT HEXADECIMAL)
+    string(REPLACE 0x "" _gpu "gfx${CMAKE_MATCH_1}${_minor}${_stepping}")
+    list(APPEND _gpus_here ${_gpu})
+  endif()
+endforeach()
 set(_FAIRLEAD_ALL_DEVICE_TARGETS ptx)
+set(_native ptx)
 file(STRINGS ${_FAIRLEAD_GPU_TARGETS} _rows REGEX "^FAIRLEAD_GPU_TARGET")
 foreach(_row IN LISTS _rows)
-  string(REGEX MATCH "\\(([^,]+), ([^,]+), ([^,]+)," _row "${_row}")
-  list(APPEND _FAIRLEAD_ALL_DEVICE_TARGETS ${CMAKE_MATCH_1})
-  set(_FAIRLEAD_OLDEST_CODE_OBJECT_${CMAKE_MATCH_1} ${CMAKE_MATCH_2})
-  set(_FAIRLEAD_INSTEAD_OF_${CMAKE_MATCH_1} ${CMAKE_MATCH_3})
+  string(REGEX MATCH "\\(([^,]+), ([^,]+), ([^,]+), ([^)]+)" _row "${_row}")
+  set(_target ${CMAKE_MATCH_1})
+  list(APPEND _FAIRLEAD_ALL_DEVICE_TARGETS ${_target})
+  set(_FAIRLEAD_OLDEST_CODE_OBJECT_${_target} ${CMAKE_MATCH_2})
+  set(_FAIRLEAD_INSTEAD_OF_${_target} ${CMAKE_MATCH_3})
+  string(REPLACE " " ";" _gpus ${CMAKE_MATCH_4})
+  foreach(_gpu IN LISTS _gpus)
+    if(_gpu IN_LIST _gpus_here)
+      list(APPEND _native ${_target})
+    endif()
+  endforeach()
 endforeach()
-foreach(_target IN LISTS FAIRLEAD_DEVICE_TARGETS)
+list(REMOVE_DUPLICATES _native)
+set(_FAIRLEAD_WANTED_DEVICE_TARGETS ${FAIRLEAD_DEVICE_TARGETS})
+if(FAIRLEAD_DEVICE_TARGETS STREQUAL "native")
+  # Tests look at the code of an AMD target.
+  if(FAIRLEAD_BUILD_TESTS AND _native STREQUAL "ptx")
+    list(APPEND _native gfx90a)
+  endif()
+  set(_FAIRLEAD_WANTED_DEVICE_TARGETS ${_native})
+elseif(NOT FAIRLEAD_DEVICE_TARGETS OR FAIRLEAD_DEVICE_TARGETS STREQUAL "all")
+  set(_FAIRLEAD_WANTED_DEVICE_TARGETS ${_FAIRLEAD_ALL_DEVICE_TARGETS})
+endif()
+foreach(_target IN LISTS _FAIRLEAD_WANTED_DEVICE_TARGETS)
   if(NOT _target IN_LIST _FAIRLEAD_ALL_DEVICE_TARGETS)
     list(JOIN _FAIRLEAD_ALL_DEVICE_TARGETS " " _row)
-    message(FATAL_ERROR "FAIRLEAD_DEVICE_TARGETS has ${_target}; known are: ${_row}")
+    message(FATAL_ERROR "FAIRLEAD_DEVICE_TARGETS has ${_target}; known are: all native ${_row}")
   endif()
 endforeach()
 
@@ -96,14 +132,14 @@ function(_fairlead_device_flags target version into)
   set(${into} ${flags} --cuda-device-only -std=c++20 -O3 -ffp-contract=on PARENT_SCOPE)
 endfunction()
 
-# Returns the targets that one of these compilers, with its linker, really compiles for, of those that are wanted
-# and less those that another one makes superfluous. Sets for each _FAIRLEAD_DEVICE_COMMAND_<target>, the compiler and its flags: the first
-# compiler that knows the target, and its oldest code object version that this compiler makes.
+# Returns the targets that one of these compilers, with its linker, really compiles for, of those that are wanted and
+# less those that another one makes superfluous. Sets for each _FAIRLEAD_DEVICE_COMMAND_<target>, the compiler and its
+# flags: the first compiler that knows the target, and its oldest code object version that this compiler makes.
 function(_fairlead_probe_clangs clangs into)
   set(folder ${CMAKE_BINARY_DIR}/CMakeFiles/fairlead_device_probe)
   file(WRITE ${folder}/probe.cpp "extern \"C\" __attribute__((global)) void probe(int* x) { *x = 1; }\n")
   set(known)
-  foreach(target IN LISTS _FAIRLEAD_ALL_DEVICE_TARGETS)
+  foreach(target IN LISTS _FAIRLEAD_WANTED_DEVICE_TARGETS)
     set(versions none)
     if(NOT target STREQUAL "ptx")
       set(versions 4 5 6)
@@ -127,8 +163,7 @@ function(_fairlead_probe_clangs clangs into)
   endforeach()
   set(found)
   foreach(target IN LISTS known)
-    if(NOT _FAIRLEAD_INSTEAD_OF_${target} IN_LIST known
-       AND (NOT FAIRLEAD_DEVICE_TARGETS OR target IN_LIST FAIRLEAD_DEVICE_TARGETS))
+    if(NOT _FAIRLEAD_INSTEAD_OF_${target} IN_LIST known)
       list(APPEND found ${target})
     endif()
   endforeach()
@@ -166,8 +201,9 @@ function(_fairlead_find_device_compilers)
     endif()
     # Compilers and the table may have changed since; the linker for AMD GPUs may have been installed.
     file(SHA1 ${_FAIRLEAD_GPU_TARGETS} table)
-    set(asked "${clangs}|${table}|${FAIRLEAD_DEVICE_TARGETS}")
-    if(_FAIRLEAD_DEVICE_PROBED STREQUAL asked AND _FAIRLEAD_DEVICE_TARGETS MATCHES "gfx")
+    set(asked "${clangs}|${table}|${_FAIRLEAD_WANTED_DEVICE_TARGETS}")
+    if(_FAIRLEAD_DEVICE_PROBED STREQUAL asked
+       AND (_FAIRLEAD_DEVICE_TARGETS MATCHES "gfx" OR _FAIRLEAD_WANTED_DEVICE_TARGETS STREQUAL "ptx"))
       return()
     endif()
     _fairlead_probe_clangs("${clangs}" targets)
@@ -175,6 +211,9 @@ function(_fairlead_find_device_compilers)
     if(targets)
       list(JOIN targets " " words)
       message(STATUS "Device code by ${names}: ${words}")
+      if(FAIRLEAD_DEVICE_TARGETS STREQUAL "native")
+        message(STATUS "for the GPUs of this machine only; to run on others: cmake -DFAIRLEAD_DEVICE_TARGETS=all ${CMAKE_BINARY_DIR}")
+      endif()
     elseif(clangs)
       message(STATUS "${names} compiles for no GPU: built without device code (kernels run on the simulated GPU only)")
     else()
@@ -200,10 +239,18 @@ endif()
 # Sets _FAIRLEAD_CUDA_ARCHITECTURES, those that are wanted, and _FAIRLEAD_PTXAS_ARCHITECTURES, those of them that the
 # ptxas at hand knows.
 function(_fairlead_find_ptxas)
-  set(wanted)
+  set(wanted ${FAIRLEAD_CUDA_ARCHITECTURES})
   set(known)
-  if(FAIRLEAD_CUDA_ARCHITECTURES)
-    set(wanted ${FAIRLEAD_CUDA_ARCHITECTURES})
+  if(FAIRLEAD_CUDA_ARCHITECTURES STREQUAL "" AND FAIRLEAD_DEVICE_TARGETS STREQUAL "native")
+    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE wanted ERROR_QUIET)
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]" wanted "${wanted}")
+    list(TRANSFORM wanted REPLACE "\\." "")
+    list(REMOVE_DUPLICATES wanted)
+  elseif(FAIRLEAD_CUDA_ARCHITECTURES STREQUAL "")
+    # Code for 8.0 runs on 8.6 and 8.9, too; kernels of this library gain nothing by code for exactly one of them.
+    set(wanted 70 75 80 90 100 120)
+  endif()
+  if(wanted)
     find_program(FAIRLEAD_PTXAS ptxas HINTS ${CUDAToolkit_ROOT} ENV CUDAToolkit_ROOT ENV CUDA_HOME ENV CUDA_PATH
                  PATHS /usr/local/cuda /opt/cuda PATH_SUFFIXES bin DOC "NVIDIA's assembler, of the CUDA toolkit")
     if(FAIRLEAD_PTXAS)

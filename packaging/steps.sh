@@ -158,21 +158,11 @@ cmake_refusal() {
 # some_test_matches [ctest arguments]
 some_test_matches() { (cd "$build" && ctest -N "$@") 2>/dev/null | grep -q '^Total Tests: [1-9]'; }
 
-# At first, code for the GPUs of this machine alone, which saves minutes: without an AMD one, for one target of each
-# kind, so that all kernels are seen to compile, and without an NVIDIA one no machine code.
-code_for_this_machine() {
-  grep -qs '^simd_count [1-9]' /sys/class/kfd/kfd/topology/nodes/*/properties ||
-    echo '-DFAIRLEAD_DEVICE_TARGETS=ptx;gfx90a;gfx11-generic'
-  [[ -e /proc/driver/nvidia/version ]] || echo '-DFAIRLEAD_CUDA_ARCHITECTURES=OFF'
-}
-
 # configure [-DNAME=VALUE...]
 configure() {
   say "Configure ($build/configure.log)"
   local arguments=(-S . -B "$build" -G Ninja)
   [[ -z $mpicc ]] || arguments+=("-DFAIRLEAD_MPICC=$mpicc")
-  # shellcheck disable=SC2207
-  [[ -f $build/CMakeCache.txt ]] || arguments+=($(code_for_this_machine))
   if ! cmake "${arguments[@]}" "$@" >"$build/configure.log" 2>&1; then
     local reason
     reason=$(cmake_refusal "$build/configure.log")

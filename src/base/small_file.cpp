@@ -14,7 +14,7 @@ namespace fairlead {
 namespace {
 
 // Returns "" for a file whose reading ends, else a description of what it is.
-std::string unsuitable(const struct stat& info) {
+std::string unsuitable_to_read(const struct stat& info) {
   const bool null_device = S_ISCHR(info.st_mode) && info.st_rdev == makedev(1, 3);
   if (S_ISREG(info.st_mode) || null_device) return {};
   return S_ISDIR(info.st_mode) ? std::strerror(EISDIR) : "it is no regular file";
@@ -45,7 +45,7 @@ std::string read_small_file(const std::string& path, std::string* text) {
   std::string why;
   if (file < 0 || fstat(file, &info) != 0)
     why = std::strerror(errno);
-  else if (why = unsuitable(info); why.empty())
+  else if (why = unsuitable_to_read(info); why.empty())
     why = read_up_to_limit(file, text);
   if (file >= 0) close(file);
   return why.empty() ? why : "cannot read " + path + ": " + why;

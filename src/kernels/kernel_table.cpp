@@ -119,9 +119,12 @@ class KernelTable {
       best_fit = std::max(best_fit, device::gpu_image_rank(made_for, target));
     }
     if (targets.empty())
-      remedy = "this build has no device code for it: install clang and lld, 19 or newer, and build again";
+      remedy =
+          "this build has no device code for it: install clang and lld, 19 or newer, and build with "
+          "-DFAIRLEAD_DEVICE_TARGETS=all";
     else if (!target.empty() && best_fit == 0)
-      remedy = "this build has code for" + targets + ": build with a newer clang, 19 or ROCm's own";
+      remedy = "this build has code for" + targets +
+               ": build with -DFAIRLEAD_DEVICE_TARGETS=all and a newer clang, 19 or ROCm's own";
     else if (!target.empty() && best_fit == 1 && !nvidia)
       remedy += "; code for several GPUs needs ROCm 6.4 or newer";
     device::DeviceInfo info{};

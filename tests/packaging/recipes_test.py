@@ -139,6 +139,11 @@ class Recipes(unittest.TestCase):
         self.assertGreater(len(given), 2)
         self.assertEqual(set(given) - cmake_options(), set())
 
+    def test_packages_have_code_for_all_gpus(self):
+        for file in ("pyproject.toml", "debian/rules", "packaging/conda/recipe.yaml", "packaging/container/steps",
+                     *glob.glob(SOURCE + "/packaging/easybuild/*.eb"), SPACK):
+            self.assertRegex(text(file), r'FAIRLEAD_DEVICE_TARGETS("?, | ?= ?)"?all\b', file)
+
     def test_the_citation_is_of_a_release(self):
         citation, changelog = text("CITATION.cff"), text("CHANGELOG.md")
         cited = [re.search(rf"(?m)^{key}: (.*)$", citation)[1] for key in ("version", "date-released")]

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
+import unittest.mock
 
 from tool import script
 
@@ -82,14 +83,15 @@ case " {' '.join(targets)} " in *" $arch "*) exit 0 ;; esac
 exit 1
 """)
 
-    def configure(self, wanted, *clangs):
+    def configure(self, wanted, *clangs, **variables):
         return subprocess.run(["cmake", "-G", "Ninja", "-S", self.folder, "-B", os.path.join(self.folder, "build"),
                                "-DFAIRLEAD_DEVICE_CLANG=" + ";".join(clangs), "-DFAIRLEAD_DEVICE_TARGETS=" + wanted],
-                              text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                              text=True, env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
 
-    def built(self, *clangs, wanted=""):
+    def built(self, *clangs, wanted="all", **variables):
         """The commands by the targets that are built."""
-        result = self.configure(wanted, *clangs)
+        result = self.configure(wanted, *clangs, **variables)
         self.assertEqual(result.returncode, 0, result.stdout)
         with open(os.path.join(self.folder, "build/CMakeCache.txt")) as cache:
             cache = dict(re.findall(r"^(\w[^:]*):INTERNAL=(.*)$", cache.read(), re.MULTILINE))
@@ -123,10 +125,25 @@ exit 1
         self.assertEqual(list(self.built(clang, wanted="ptx;gfx90a;gfx11-generic")), ["ptx", "gfx90a"])
         self.assertEqual(list(self.built(clang)), ["ptx", "gfx90a", "gfx942"])
 
+    def test_one_is_built_though_another_would_do(self):
+        self.assertEqual(list(self.built(self.clang("clang", ["gfx1200", "gfx12-generic"]), wanted="gfx1200")), ["gfx1200"])
+
+    def test_those_of_the_gpus_here(self):
+        """Two processors, an MI300X, a GPU that only a generic target serves, and one that no target serves."""
+        clang = self.clang("clang", ["sm_70"] + [target for target, _, _ in rows()])
+        gpus = os.path.join(self.folder, "kfd")
+        for node, version in enumerate([0, 0, 90402, 110503, 130000]):
+            os.makedirs(f"{gpus}/nodes/{node}")
+            with open(f"{gpus}/nodes/{node}/properties", "w") as properties:
+                properties.write(f"simd_count 4\ngfx_target_version {version}\nvendor_id 4098\n")
+        self.assertEqual(list(self.built(clang, wanted="native", FAIRLEAD_KFD_TOPOLOGY=gpus)),
+                         ["ptx", "gfx942", "gfx11-generic"])
+        self.assertEqual(list(self.built(clang, wanted="native", FAIRLEAD_KFD_TOPOLOGY=self.folder)), ["ptx"])
+
     def test_names_of_no_target_are_refused(self):
         refused = self.configure("ptx;gfx94")
         self.assertNotEqual(refused.returncode, 0)
-        self.assertRegex(refused.stdout, r"FAIRLEAD_DEVICE_TARGETS has gfx94; known are:\s+ptx gfx906")
+        self.assertRegex(refused.stdout, r"FAIRLEAD_DEVICE_TARGETS has gfx94; known are:\s+all native ptx\s+gfx906")
 
     @unittest.skipUnless(shutil.which("clang++-19"), "needs clang 19")
     def test_clang_19(self):
@@ -180,6 +197,15 @@ case $1 in -arch=sm_75 | -arch=sm_80 | -arch=sm_90) echo "made of $2" >"$4" ;; *
         ptxas = "-DFAIRLEAD_PTXAS=" + self.ptxas
         self.assertEqual(self.images(ptxas, "-DFAIRLEAD_CUDA_ARCHITECTURES=90;91")[1], ["ptx", "sm_90"])
         self.assertEqual(self.images(ptxas, "-DFAIRLEAD_CUDA_ARCHITECTURES=OFF")[1], ["ptx"])
+
+    def test_of_the_gpus_here(self):
+        """nvidia-smi is played: two GPUs of one kind, and one that ptxas does not know."""
+        script(self.folder, "nvidia-smi", "#!/bin/sh\nprintf '9.0\\n9.0\\n12.1\\n'\n")
+        words = ["-DFAIRLEAD_PTXAS=" + self.ptxas, "-DFAIRLEAD_DEVICE_TARGETS=native"]
+        with unittest.mock.patch.dict(os.environ, PATH=self.folder + ":" + os.environ["PATH"]):
+            self.assertEqual(self.images(*words)[1], ["ptx", "sm_90"])
+            script(self.folder, "nvidia-smi", "#!/bin/sh\nexit 9\n")
+            self.assertEqual(self.images(*words)[1], ["ptx"])
 
     def test_without_ptxas(self):
         # Neither is the one of a toolkit in its usual place to be found.

@@ -21,6 +21,14 @@ class Exec(ToolTest):
                 self.assertEqual(os.path.basename(first), f"libfairlead-{abi}.so")
                 self.assertEqual(second, "libm.so.6")
 
+    def test_through_a_link_to_the_build(self):
+        for abi in [*filter(has_library, MPIS)][:1]:
+            with tempfile.TemporaryDirectory() as folder:
+                os.symlink(TREE, os.path.join(folder, "link"))
+                found = subprocess.run([os.path.join(folder, "link/bin/fairlead"), "exec", "--mpi", abi, *PRINT_PRELOAD],
+                                       text=True, stdout=subprocess.PIPE, timeout=TIMEOUT).stdout.strip()
+            self.assertEqual(found.split(":")[0], os.path.join(TREE, "lib", f"libfairlead-{abi}.so"))
+
     def test_without_preload(self):
         self.assertEqual(self.succeeds("exec", "--no-preload", *PRINT_PRELOAD, LD_PRELOAD="").stdout.strip(), "")
 

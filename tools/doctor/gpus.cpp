@@ -245,7 +245,7 @@ Finding code(const Machine& machine) {
   if (built.empty())
     return warn(
         "this build has no device code for AMD GPUs: reductions and layouts with gaps go through host memory",
-        "install clang 19 or newer with lld, and build again");
+        "install clang 19 or newer with lld, and build with -DFAIRLEAD_DEVICE_TARGETS=all");
   for (const Gpu& gpu : machine.gpus.list) {
     int best = 0;
     std::string fits;
@@ -258,7 +258,10 @@ Finding code(const Machine& machine) {
           fmt::format("this build has no code for GPU {}, {}: reductions and layouts with gaps go through "
                       "host memory",
                       gpu.index, gpu.target),
-          fmt::format("build with a newer clang, 19 or ROCm's own; this one made code for{}", built));
+          fmt::format(
+              "build with -DFAIRLEAD_DEVICE_TARGETS=all and a newer clang, 19 or ROCm's own; this one "
+              "made code for{}",
+              built));
     if (!loads_generic_code(machine.gpus))
       return warn(fmt::format("of this build GPU {}, {}, runs {} only, which ROCm {} does not load",
                               gpu.index, gpu.target, fits, machine.gpus.runtime),

@@ -201,7 +201,7 @@ RANK_TEST(icollectives, do_not_wait_for_other_communicators, 2) {
 
 // Far more of them than Fairlead keeps words of, while the other ranks are elsewhere, or this one is.
 RANK_TEST(icollectives, hundreds_outstanding, 2) {
-  constexpr size_t count = 300;
+  constexpr size_t count = 200;
   MPI_Comm other;
   MUST(MPI_Comm_dup(MPI_COMM_WORLD, &other));
   SharedFlags flags;

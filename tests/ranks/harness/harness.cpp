@@ -8,6 +8,7 @@
 #include <execinfo.h>
 #include <fairlead/device.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -225,14 +226,13 @@ CommandLine parse(int argc, char** argv) {
       const char* text = i + 1 < argc ? argv[++i] : "";
       char* end = nullptr;
       const unsigned long long value = strtoull(text, &end, 10);
+      if (word == "--seconds") options.seconds = strtod(text, &end);
       if (*text < '0' || *text > '9' || *end != '\0')
-        line.mistake = word + " needs a whole number, not '" + text + "'";
+        line.mistake = word + " needs a number, not '" + text + "'";
       else if (word == "--seed")
         options.seed = value;
       else if (word == "--rounds")
         options.rounds = static_cast<long>(value);
-      else
-        options.seconds = static_cast<double>(value);
     } else if (word[0] == '-') {
       line.mistake =
           "unknown option " + word + "; accepted: --list --version --help --seed N --rounds N --seconds N";
@@ -284,6 +284,13 @@ void keep_allgatherv_whole() {
   setenv("MPIR_CVAR_ALLGATHERV_PIPELINE_MSG_SIZE", "2147483647", 1);
 }
 
+// Cases compare long messages in vectors of their own, for each of which the kernel would make and clear new
+// pages.
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
+
 }  // namespace
 
 Registration::Registration(const char* theme, const char* name, int ranks_needed, void (*body)()) {
@@ -293,6 +300,7 @@ Registration::Registration(const char* theme, const char* name, int ranks_needed
 int main(int argc, char** argv) {
   install_handlers();
   keep_allgatherv_whole();
+  keep_freed_memory();
   const CommandLine line = parse(argc, argv);
   alarm(watchdog_seconds());
   host_oracle = environment_is("TEST_MEMORY", "host") || environment_is("FAIRLEAD_DEVICE", "none");

@@ -105,10 +105,13 @@ uint64_t key_of(uint64_t a, uint64_t b, uint64_t c) {
 
 void write_pattern(uint64_t key, void* to, size_t bytes) {
   char* out = static_cast<char*>(to);
-  for (size_t done = 0; done < bytes; done += 8) {
+  size_t done = 0;
+  for (; done + 8 <= bytes; done += 8) {
     const uint64_t word = mix(key + done);
-    memcpy(out + done, &word, std::min<size_t>(8, bytes - done));
+    memcpy(out + done, &word, 8);
   }
+  const uint64_t word = mix(key + done);
+  memcpy(out + done, &word, bytes - done);
 }
 
 void* allocate(Place place, size_t bytes) {
@@ -223,8 +226,8 @@ bool Memory::equals(const std::vector<unsigned char>& wanted, size_t written, si
     std::copy_n(wanted.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from),
                 bytes_ - undefined_from,
                 found.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from));
+  if (memcmp(found.data(), wanted.data(), found.size()) == 0) return true;
   const auto [bad, good] = std::mismatch(found.begin(), found.end(), wanted.begin());
-  if (bad == found.end()) return true;
   const long position = static_cast<long>(bad - found.begin()) - static_cast<long>(offset_);
   const bool inside = position >= 0 && position < static_cast<long>(written);
   char text[200];

@@ -24,7 +24,7 @@ extern "C" int sched_yield() {
 }
 
 extern "C" unsigned ucp_worker_progress(void* worker) {
-  constexpr unsigned patience = 200;
+  constexpr unsigned patience = 4;
   static const auto real = reinterpret_cast<unsigned (*)(void*)>(dlsym(RTLD_NEXT, "ucp_worker_progress"));
   static thread_local unsigned idle = 0;
   const unsigned done = real(worker);

@@ -42,7 +42,7 @@ size_t resident_bytes() {
 template <class Round>
 void soak(long part, Round round) {
   constexpr size_t bytes_vary = 2 << 20;
-  const long rounds = (options.rounds > 0 ? options.rounds : 20000) / part;
+  const long rounds = (options.rounds > 0 ? options.rounds : 8000) / part;
   Counts before;
   size_t resident = 0;
   for (long i = 0; i < rounds; ++i) {

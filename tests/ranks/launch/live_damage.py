@@ -27,7 +27,7 @@ NEAR = 64  # pages in use at the start of a file, from which half of the words a
 EDGES = (0, 1, 2, 3, 7, 8, 63, 64, 255, PAGE, 1 << 20, (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1, (1 << 64) - 1)
 # It only ends what hangs; a rank test ends itself (TEST_TIMEOUT), and says where it is.
 GUARD = 2 * int(os.environ.get("TEST_TIMEOUT", 60))
-AFTER_REPORT = 10  # seconds that a job may still take to end after it has reported what it waits for
+AFTER_REPORT = 5  # seconds that a job may still take to end after it has reported what it waits for
 
 CRASHES = re.compile(r"rank \d+ (?:crashes|aborts) in.*|exited on signal (?!9|15).*")
 HANGS = re.compile(r"rank \d+ hangs in.*")

@@ -134,7 +134,7 @@ RANK_TEST(order, windows_of_receives_into_one_host_buffer_end, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
   for (int bytes : {1000, 40000})
-    for (Place from : {Place::device, Place::host}) exchange_windows(peer, bytes, from, Place::host, 40);
+    for (Place from : {Place::device, Place::host}) exchange_windows(peer, bytes, from, Place::host, 16);
 }
 
 RANK_TEST(order, windows_of_receives_into_one_device_buffer_end, 2) {

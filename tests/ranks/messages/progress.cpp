@@ -14,7 +14,7 @@ namespace {
 constexpr int tag = 19;
 constexpr int go = 20;
 constexpr size_t eager = 65536;  // FAIRLEAD_EAGER_LIMIT's default
-constexpr size_t sizes[] = {8, 64, 4096, 65536, 65537, 1 << 20, 8 << 20};
+constexpr size_t sizes[] = {8, 64, 4096, 65536, 65537, 1 << 20, 5 << 20};
 
 // Plain MPIs promise less than Fairlead for sends without a receiver.
 bool completes_without_receiver(size_t bytes) {

@@ -490,14 +490,14 @@ RANK_TEST(enqueue, S2_random_steps, 2) {
   Stream stream;
   if (peer == MPI_PROC_NULL) return;
   std::mt19937_64 random(options.seed);
-  constexpr size_t longest = size_t{64} << 20, most = longest + 1024;
+  constexpr size_t longest = size_t{16} << 20, most = longest + 1024;
   Memory produced = pattern(most, key_of(rank)), sent(Place::device, longest),
          received(Place::device, longest), consumed(Place::device, longest);
   std::vector<char> wanted(most), got(longest);
   write_pattern(key_of(peer), wanted.data(), most);
-  const long rounds = options.rounds ? options.rounds : 40;
+  const long rounds = options.rounds ? options.rounds : 24;
   for (long round = 0; round < rounds; ++round) {
-    const size_t bytes = size_t{8} << (random() % 24), offset = random() % 1024;
+    const size_t bytes = size_t{8} << (random() % 22), offset = random() % 1024;
     const int length = static_cast<int>(bytes);
     const bool waits = random() % 4 == 0, blocking = random() % 2, held = random() % 3 == 0;
     auto copy = [&](const Memory& to, const Memory& from, size_t from_at) {

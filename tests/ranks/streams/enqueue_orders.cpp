@@ -37,7 +37,7 @@ void copy_to_the_host_behind_messages(Place copy_to, int streams, int peer = par
   };
   for (const Place from : places)
     for (const Place to : places)
-      for (const size_t length : {size_t{64}, bytes, size_t{4000000}}) {
+      for (const size_t length : {size_t{64}, bytes, size_t{2500000}}) {
         std::vector<Buffers> buffers;
         for (int i = 0; i < streams; ++i) {
           buffers.push_back({{from, length}, {to, length}, {Place::device, length}, {copy_to, length}});

@@ -57,6 +57,7 @@ class Fairlead(CMakePackage):
             self.define_from_variant("FAIRLEAD_BUILD_TESTS", "tests"),
             self.define_from_variant("FAIRLEAD_BUILD_TOOLS", "tools"),
             self.define_from_variant("FAIRLEAD_DEVICE_CODE", "device_code"),
+            self.define("FAIRLEAD_DEVICE_TARGETS", "all"),
         ]
         if self.spec.satisfies("+mpi"):
             args.append(self.define("FAIRLEAD_MPICC", self.spec["mpi"].prefix.bin.mpicc))
