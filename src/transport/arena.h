@@ -57,7 +57,8 @@ class ArenaView {
   bool open(Node& node, int owner, const Rendezvous& rendezvous, node::Medium medium, int* device);
   // Are these bytes within the arena?
   bool holds(uint64_t offset, uint64_t bytes) const;
-  // Where the chunk at this offset is; null if there is no address space for it: read() copies the bytes then.
+  // Where the chunk at this offset is; null if there is no address space for it: read() copies the bytes
+  // then.
   const char* chunk_at(uint64_t offset) const;
   bool read(uint64_t offset, void* to, uint64_t bytes) const;
 

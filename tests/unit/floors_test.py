@@ -23,6 +23,7 @@ FLOORS = [
     ["device/cuda_hip"],
     ["device/cuda", "device/hip", "device/sim"],
     ["kernels"],
+    ["kernels/pattern"],
     ["node"],
     ["packing"],
     ["transport"],

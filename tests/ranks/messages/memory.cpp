@@ -5,7 +5,7 @@
 // bytes in the order of the program.
 
 #include <fairlead/device.h>
-#include <kernels/pattern.h>
+#include <kernels/pattern/pattern.h>
 
 #include <atomic>
 #include <random>
@@ -32,7 +32,7 @@ void receive(const Memory& in, int peer, uint64_t key) {
   EXPECT_HOLDS(in, key, in.bytes());
 }
 
-// Kernels of src/kernels/pattern.cpp. Both return at once on a device.
+// Kernels of src/kernels/pattern/pattern.cpp. Both return at once on a device.
 void fill_words(Word* words, Word count, Word seed) {
   if (host_oracle) {
     for (Word i = 0; i < count; ++i) words[i] = fairlead::kernels::pattern_word(seed, i);

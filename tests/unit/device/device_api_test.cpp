@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/runtime.h"
-#include "kernels/pattern.h"
+#include "kernels/pattern/pattern.h"
 
 namespace {
 
