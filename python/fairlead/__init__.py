@@ -15,9 +15,10 @@ and mpi4py and the arrays are unmodified. All functions may be called from any t
 
 from ._home import HomeError, home, library
 from ._native import Info, Device, NotLoadedError, Option, info, loaded, phase
+from ._readonly import readonly
 from ._stats import Phase, Stats, Tally, Traffic, stats
 
 __all__ = [
     "Device", "HomeError", "Info", "NotLoadedError", "Option", "Phase", "Stats", "Tally", "Traffic",
-    "home", "info", "library", "loaded", "phase", "stats",
+    "home", "info", "library", "loaded", "phase", "readonly", "stats",
 ]

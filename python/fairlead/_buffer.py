@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 from mpi4py import MPI
 from mpi4py import __version__ as _version
 
+from ._readonly import KINDS, tensor_in
+
 _Memory: Any = getattr(MPI, "buffer", None) or MPI.memory  # mpi4py 4, 3
 _WRITABLE, _FORMAT, _ANY_CONTIGUOUS = 0x1, 0x4, 0x80 | 0x18  # PyBUF_*
 _FOREIGN = ">" if sys.byteorder == "little" else "<"
 # The codes of elements by kind and size, as mpi4py has them for CUDA's and DLPack's arrays. All others are bytes.
 _CODES = {"b1": "?", "i1": "b", "i2": "h", "i4": "i", "i8": "l", "u1": "B", "u2": "H", "u4": "I", "u8": "L",
           "f2": "e", "f4": "f", "f8": "d", "f16": "g", "c4": "Ze", "c8": "Zf", "c16": "Zd", "c32": "Zg"}
-_DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 5: "c", 6: "b"}
 
 
 class _View(ctypes.Structure):
@@ -33,13 +34,6 @@ class _View(ctypes.Structure):
                 ("itemsize", ctypes.c_ssize_t), ("readonly", ctypes.c_int), ("ndim", ctypes.c_int),
                 ("format", ctypes.c_char_p), *[(name, ctypes.c_void_p)
                                                for name in ("shape", "strides", "suboffsets", "internal")]]
-
-
-class _Tensor(ctypes.Structure):
-    """DLTensor up to the type of its elements."""
-
-    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int * 2), ("ndim", ctypes.c_int),
-                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
 
 
 class Message(NamedTuple):
@@ -70,11 +64,9 @@ def _same_order(code: str) -> str:
 def _typestr_of_dlpack(array: Any) -> str:
     """The type of the elements as in an array interface: "<f8"."""
     where = {} if array.__dlpack_device__()[0] == 1 else {"stream": -1}  # 1: host memory
-    capsule = ctypes.py_object(array.__dlpack__(**where))
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype = ctypes.c_void_p
-    tensor = _Tensor.from_address(get(capsule, b"dltensor"))
-    kind = _DLPACK_KINDS.get(tensor.code, "V") if tensor.lanes == 1 else "V"
+    capsule = array.__dlpack__(**where)
+    tensor = tensor_in(capsule)
+    kind = KINDS.get(tensor.code, "V") if tensor.lanes == 1 else "V"
     return f"|{kind}{tensor.bits // 8}"
 
 
