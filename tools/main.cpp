@@ -38,15 +38,15 @@ struct Command {
 constexpr Command commands[] = {
     {"run", "start an MPI program with Fairlead loaded", run_command,
      with_defaults<RunArguments, define_run>},
-    {"exec", "become one rank with Fairlead loaded, under mpirun, srun or flux", exec_command,
+    {"exec", "run one rank with Fairlead loaded, under mpirun, srun or flux", exec_command,
      with_defaults<ExecArguments, define_exec>},
     {"bench", "measure messages, collectives and the GPU's own copy", bench_command, nullptr},
-    {"matrix", "measure every two GPUs, and say on which neighbouring ranks belong", matrix_command, nullptr},
+    {"matrix", "measure every pair of GPUs, and order GPUs for neighbouring ranks", matrix_command, nullptr},
     {"doctor", "find out whether this MPI is GPU-aware, why not, and what to do", doctor_command,
      with_defaults<DoctorArguments, define_doctor>},
     {"plot", "draw what the benchmarks wrote, as a picture or in the terminal", plot_command,
      with_defaults<PlotArguments, define_plot>},
-    {"info", "tell version, MPIs and GPUs that are found, and where files are", info_command,
+    {"info", "print the version, the MPIs and GPUs found, and where files are", info_command,
      with_defaults<InfoArguments, define_info>},
     {"options", "print options of the library and the values in force", options_command,
      with_defaults<OptionsArguments, define_options>},
@@ -65,11 +65,9 @@ std::string help() {
       "work.\n\nCommands:\n";
   for (const Command& command : commands) text += fmt::format("  {:<10}{}\n", command.name, command.summary);
   return text + fmt::format(
-                    "\n`fairlead COMMAND --help` or `fairlead help COMMAND` tells more.\n\nExit codes: 0 "
-                    "fine, 1 a problem was found, 2 "
-                    "the command line makes no "
-                    "sense,\n77 this machine cannot run it. `run` and `exec` pass on the program's "
-                    "own.\n\nExamples:\n{}\n",
+                    "\n`fairlead COMMAND --help` or `fairlead help COMMAND` describes a command.\n\nExit "
+                    "codes: 0 success, 1 a problem was found, 2 invalid command line,\n77 this machine "
+                    "cannot run it. `run` and `exec` return the program's own.\n\nExamples:\n{}\n",
                     examples);
 }
 
@@ -88,7 +86,7 @@ std::string manual_page() {
   page.section("COMMANDS");
   for (const Command& command : commands) page.item(command.name, std::string(command.summary) + ".");
   page.section("OPTIONS");
-  page.item("-h, --help", "Print the commands and exit; fairlead COMMAND --help tells more of one.");
+  page.item("-h, --help", "Print the commands and exit; fairlead COMMAND --help describes one.");
   page.item("-V, --version", "Print the version and exit.");
   page.item("--completion", "Print the completion for bash.");
   page.item("--help-man", "Print this page; fairlead COMMAND --help-man prints that of a command.");
@@ -138,10 +136,9 @@ Failure no_command(const std::string& word, const std::string& accepted) {
 }
 
 int dispatch(const Words& words) {
+  if (words.empty()) return dispatch({"--help"});
   std::string accepted;
   for (const Command& known : commands) accepted += std::string(accepted.empty() ? "" : ", ") + known.name;
-  if (words.empty())
-    throw usage(fmt::format("no command given; accepted: {}; see fairlead --help", accepted));
   const std::string& first = words.front();
   if (first == "help" && words.size() > 1) {
     Words asked(words.begin() + 1, words.end());

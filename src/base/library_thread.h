@@ -39,7 +39,7 @@ std::thread start_library_thread(const char* name, Body body) {
   try {
     return start_necessary_thread(name, std::move(body));
   } catch (const std::system_error& error) {
-    log_line(LogLevel::warn, "the thread %s cannot be created, Fairlead goes on without it: %s", name,
+    log_line(LogLevel::warn, "the thread %s cannot be created, Fairlead continues without it: %s", name,
              error.what());
     return {};
   }

@@ -36,7 +36,7 @@ bool is_own_output(const struct stat& info) {
 // Returns "" for what may be written to, else a description of what it is.
 std::string unsuitable(const struct stat& info) {
   if (S_ISREG(info.st_mode) || S_ISCHR(info.st_mode) || is_own_output(info)) return {};
-  return S_ISDIR(info.st_mode) ? std::strerror(EISDIR) : "it is no regular file";
+  return S_ISDIR(info.st_mode) ? std::strerror(EISDIR) : "it is not a regular file";
 }
 
 // Returns the descriptor, or -1 and why not. Opening a pipe does not block.

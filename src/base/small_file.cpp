@@ -17,7 +17,7 @@ namespace {
 std::string unsuitable_to_read(const struct stat& info) {
   const bool null_device = S_ISCHR(info.st_mode) && info.st_rdev == makedev(1, 3);
   if (S_ISREG(info.st_mode) || null_device) return {};
-  return S_ISDIR(info.st_mode) ? std::strerror(EISDIR) : "it is no regular file";
+  return S_ISDIR(info.st_mode) ? std::strerror(EISDIR) : "it is not a regular file";
 }
 
 // Files in /proc report no length, so this reads until the end or the limit.

@@ -188,7 +188,7 @@ bool NcclMember::gpus_serve(uint64_t number) {
           0) {
         if (slot_.me() == 0)
           log_line(LogLevel::info,
-                   "not by NCCL: ranks %d and %d of %d share a GPU, which NCCL 2.30 or later allows if "
+                   "NCCL is not used: ranks %d and %d of %d share a GPU, which NCCL 2.30 or later allows if "
                    "NCCL_MULTI_RANK_GPU_ENABLE=1 is set on all ranks",
                    other, one, slot_.members());
         return false;
@@ -250,7 +250,7 @@ void NcclMember::go_on_making(uint64_t number) {
 
 void NcclMember::cannot_make(uint64_t number, const std::string& why) {
   log_line(LogLevel::warn,
-           "NCCL makes no communicator of %d ranks: %s; its collectives take other algorithms",
+           "NCCL cannot create a communicator of %d ranks: %s; its collectives use other algorithms",
            slot_.members(), why.c_str());
   signal(number, Stage::not_made);
   step_ = Step::agreeing;
@@ -399,7 +399,7 @@ Progress NcclMember::check() {
 }
 
 Progress NcclMember::failed(const std::string& why) {
-  log_line(LogLevel::error, "a collective by NCCL failed: %s; this communicator uses it no more",
+  log_line(LogLevel::error, "a collective by NCCL failed: %s; this communicator no longer uses NCCL",
            why.c_str());
   slot_.slot().nccl_failed.store(1, std::memory_order_release);
   abandon();

@@ -48,8 +48,8 @@ std::string parse_algorithm(const std::string& family, const std::string& name, 
     *into = row.id;
     return {};
   }
-  if (of_family.empty()) return "'" + family + "' is no collective; accepted: " + known;
-  return "'" + name + "' is no algorithm of " + family + "; accepted: " + of_family;
+  if (of_family.empty()) return "'" + family + "' is not a collective; accepted: " + known;
+  return "'" + name + "' is not an algorithm of " + family + "; accepted: " + of_family;
 }
 
 bool parse_number(const std::string& text, bool in_bytes, uint64_t* into) {
@@ -68,7 +68,7 @@ std::string parse_range(const std::string& text, bool in_bytes, Range* into) {
   bool good = (low.empty() && !one) || parse_number(low, in_bytes, &range.low);
   good = good && ((high.empty() && !one) || parse_number(high, in_bytes, &range.high));
   if (!good || range.low > range.high)
-    return "'" + text + "' is no range of " + (in_bytes ? "bytes" : "ranks") +
+    return "'" + text + "' is not a range of " + (in_bytes ? "bytes" : "ranks") +
            "; accepted: N, LOW.., ..HIGH, LOW..HIGH or .. with " +
            (in_bytes ? "sizes such as 4096, 64k, 1m, 2g" : "whole numbers");
   *into = range;

@@ -38,7 +38,7 @@ int report(Error error) {
 
 int no_provider() {
   return report(Error::not_initialized,
-                "there is no GPU provider (FAIRLEAD_DEVICE is none, or cannot be had)");
+                "there is no GPU provider (FAIRLEAD_DEVICE is none, or is unavailable)");
 }
 
 Error current_device(int* device) {

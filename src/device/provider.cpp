@@ -25,7 +25,7 @@ void refuse(const char* name, const char* why_not, const char* remedy) {
   if (said_before("FAIRLEAD_DEVICE")) return;
   const auto job = job_from_environment();
   const LogLevel level = !job || job->local_rank <= 0 ? LogLevel::error : LogLevel::debug;
-  log_line(level, "FAIRLEAD_DEVICE=%s cannot be had: %s; %s, or set FAIRLEAD_DEVICE=auto", name, why_not,
+  log_line(level, "FAIRLEAD_DEVICE=%s is unavailable: %s; %s, or set FAIRLEAD_DEVICE=auto", name, why_not,
            remedy);
 }
 
@@ -50,8 +50,8 @@ void warn_of_simulation() {
                          : job->local_rank <= 0 ? LogLevel::info
                                                 : LogLevel::debug;
   log_line(level,
-           "%s, so GPUs are simulated and times mean nothing: %s; FAIRLEAD_DEVICE=sim simulates them without "
-           "this line",
+           "%s, so GPUs are simulated and timings are not valid: %s; FAIRLEAD_DEVICE=sim simulates them "
+           "without this message",
            words_for_unusable_gpus().c_str(), why_simulated().c_str());
 }
 

@@ -144,11 +144,10 @@ struct Enclosed {
 
 FdSocket::FdSocket(RankBlock* ranks, int size, int mine) : ranks_(ranks), size_(size), mine_(mine) {
   if (!open_socket()) {
-    log_line(
-        LogLevel::info,
-        "this rank cannot be given file descriptors, so that virtual memory of other ranks is copied twice: "
-        "no socket can be made in /dev/shm, XDG_RUNTIME_DIR, TMPDIR or /tmp: %s",
-        std::strerror(errno));
+    log_line(LogLevel::info,
+             "this rank cannot receive file descriptors, so virtual memory of other ranks is copied twice: "
+             "no socket can be created in /dev/shm, XDG_RUNTIME_DIR, TMPDIR or /tmp: %s",
+             std::strerror(errno));
     return;
   }
   FdSocketAddress& address = ranks_[mine_].box;

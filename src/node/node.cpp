@@ -47,7 +47,7 @@ const char* to_string(Reason reason) {
     case Reason::import_failed:
       return "mapping the sender's memory failed";
     case Reason::wrong_bytes:
-      return "mapped memory shows other bytes";
+      return "mapped memory shows wrong bytes";
     case Reason::copy_failed:
       return "a peer copy failed";
     case Reason::no_kernel:

@@ -99,7 +99,7 @@ void append_messages(std::string* text, const Report& report, NameOf name_of) {
   int previous = -1;
   for (const auto& [key, tally] : report.tallies) {
     if (key.path == calls) continue;
-    if (previous < 0) append_heading(text, "each end of them, by call");
+    if (previous < 0) append_heading(text, "device messages by MPI call");
     if (key.function != previous) append(text, "%s\n", name_of(key.function));
     previous = key.function;
     append_row(text, std::string("  ") + to_string(key.path), tally);

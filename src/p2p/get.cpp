@@ -57,8 +57,7 @@ void RendezvousGet::report_stall() {
   }
   if (const int seconds = report_timer_.due())
     log_line(LogLevel::warn,
-             "a device message of %llu bytes from rank %d, which is matched, has been waiting "
-             "for %d s for its sender",
+             "a matched device message of %llu bytes from rank %d has been waiting for %d s for its sender",
              static_cast<unsigned long long>(rts_.bytes), node_.world_rank(rts_.sender), seconds);
 }
 

@@ -223,7 +223,7 @@ void need_a_gpu() {
     expect(provider == "sim" && count == 2, "no GPU is simulated: " + provider);
     expect(std::string(whole_runtime()->name()) == "sim", "classification knows another GPU");
   } else {
-    expect(text.find("FAIRLEAD_DEVICE=rocm cannot be had") != std::string::npos,
+    expect(text.find("FAIRLEAD_DEVICE=rocm is unavailable") != std::string::npos,
            "the log does not say it: " + text);
     expect(text.find('\n') == text.size() - 1, "it is said more than once: " + text);
     expect(provider == "none" && count == 0, "there is a GPU: " + provider);

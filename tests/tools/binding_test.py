@@ -144,6 +144,7 @@ class Policies(BindingTest):
     def test_maps(self):
         self.assertEqual(self.gpus(4, "--map", "3,1", machine=DGX), [3, 1, 3, 1])
         self.assertEqual(self.gpus(2, "--map", "0000:C3:00.0,d1:00.0", machine=DGX), [5, 6])
+        self.assertEqual(self.gpus(4, "--map", "2-3,1-0", machine=DGX), [2, 3, 1, 0])
 
     def test_gpus_of_a_package_are_neighbours(self):
         apart = dict(machine=MI250X, kfd=kfd_trees.MI250X_APART, gpus=8)
@@ -354,7 +355,7 @@ class Run(BindingTest):
         self.refuses("run", "-n", 2, "--map", self.file("junk", "gpu one"), program, says=["does not list GPUs"])
         self.refuses("run", "-n", 2, "--gpu", "best", program, says=["'best'", "nearest, round-robin, compact, spread"])
         self.refuses("exec", "--no-preload", "--map", "9", "true", FAIRLEAD_SIM_DEVICES="2", PMI_RANK="0",
-                     PMI_SIZE="1", MPI_LOCALRANKID="0", MPI_LOCALNRANKS="1", says=["take GPU 9", "GPUs 0 to 1; accepted: numbers"])
+                     PMI_SIZE="1", MPI_LOCALRANKID="0", MPI_LOCALNRANKS="1", says=["take GPU 9", "GPUs 0-1; accepted: numbers"])
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ class Comparison(unittest.TestCase):
                 self.assertEqual(report["preloaded"], preloaded)
             page = read(folder, "out", "README.md")
             for text in ("2 x simulated GPU", "## Latency (us)", "## Added to a host message (ns)", "## Commands", "environment.sh",
-                         f"Fairlead, {ABI} of aware", "these times mean nothing"):
+                         f"Fairlead, {ABI} of aware", "these timings are not valid"):
                 self.assertIn(text, page)
             if path_to("matplotlib"):
                 self.assertIn("](latency.png)", page)

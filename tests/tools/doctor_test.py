@@ -73,7 +73,7 @@ class Recorded(ToolTest):
             limit.memlock  ok    memory may be locked without limit
             env.fairlead   warn  did you mean FAIRLEAD_EAGER_LIMIT?
             env.ucx        warn  UCX_RNDV_TRESH (did you mean UCX_RNDV_THRESH?)
-            env.conflicts  ok    no variables at odds
+            env.conflicts  ok    no conflicting variables
             live.start     skip  recorded machine
             live.send      away
             """)
@@ -91,7 +91,7 @@ class Recorded(ToolTest):
             mpi.configured skip  Cray MPICH does not tell
             mpi.gpu        ok    Cray MPICH handles ROCm memory itself: libmpi_gtl_hsa.so.0
             mpi.switch     ok    GPU support is switched on: MPICH_GPU_SUPPORT_ENABLED=1
-            mpi.tested     skip  tests have not run with Cray MPICH; its documents say what matters: MPICH_GPU_SUPPORT_ENABLED=1 only
+            mpi.tested     skip  tests have not run with Cray MPICH; its documentation names what matters: MPICH_GPU_SUPPORT_ENABLED=1 only
             ucx.found      away
             libfabric.gpu  ok    libfabric 1.15.2.0 has the providers cxi tcp; device memory is handled by cxi
             gpu.found      ok    4 x AMD Instinct MI250X, driver 6.3.6, ROCm 6.0.3-100
@@ -108,7 +108,7 @@ class Recorded(ToolTest):
     def test_mi250x_without_gtl(self):
         report = self.judges("mi250x", """
             mpi.gpu        warn  fairlead run -n N ./program
-            mpi.switch     fail  MPICH_GPU_SUPPORT_ENABLED=1, but GTL, which does the work, is not linked
+            mpi.switch     fail  MPICH_GPU_SUPPORT_ENABLED=1, but GTL, which that needs, is not linked
             """, "/opt/apps/host-only")
         self.assertIn("Cray MPICH 8.1.29 is not GPU-aware itself", report["conclusion"])
         self.judges("mi250x", "mpi.gpu fail  a device pointer crashes it", "/opt/apps/host-only", "--no-preload")
@@ -119,7 +119,7 @@ class Recorded(ToolTest):
         machine = self.changed("mi250x", {"environment": lambda text: text.replace(
             "MPICH_GPU_SUPPORT_ENABLED=1", "MPICH_GPU_SUPPORT_ENABLED=0") + off})
         self.judges(machine, """
-            mpi.switch     skip  MPICH_GPU_SUPPORT_ENABLED is not 1, and GTL is not known to be linked; Fairlead needs no more
+            mpi.switch     skip  MPICH_GPU_SUPPORT_ENABLED is not 1, and GTL is not known to be linked; Fairlead needs nothing else
             libfabric.slow ok
             env.conflicts  ok
             """, "/opt/apps/host-only")
@@ -178,7 +178,7 @@ class Recorded(ToolTest):
             gpu.ecc        warn  ECC is off for GPU 0
             link.pairs     away
             link.bar       warn  reach only 256 MiB of 80 GiB
-            link.gdrcopy   warn  gdrcopy is not there, gdrdrv is not loaded
+            link.gdrcopy   warn  gdrcopy is not installed, gdrdrv is not loaded
             link.rdma      warn  adapters cannot reach GPU memory: neither nvidia-peermem nor dma-buf (closed driver on Linux 5.4.0-150-generic)
             link.near      warn  none in the NUMA node of GPU 0
             link.cpus      warn  bound to CPU 12 alone
@@ -225,7 +225,7 @@ class Recorded(ToolTest):
                 (machine(plus, "--with-rocm=/opt/rocm"), """
                  mpi.gpu    ok   MVAPICH handles ROCm memory itself: configured --with-hip
                  mpi.switch ok   MVP_ENABLE_GPU is not 0
-                 mpi.tested skip tests have not run with MVAPICH; its documents say what matters: MVP_ENABLE_GPU"""),
+                 mpi.tested skip tests have not run with MVAPICH; its documentation names what matters: MVP_ENABLE_GPU"""),
                 (machine(plus, "--with-rocm=/opt/rocm", "MVP_ENABLE_GPU=0"),
                  "mpi.switch warn switched off: MVP_ENABLE_GPU=0 > unset MVP_ENABLE_GPU"),
                 (machine(plus, "--prefix=/opt/mvapich"), """
@@ -253,7 +253,7 @@ class Recorded(ToolTest):
                  mpi.gpu    ok Intel MPI handles CUDA memory itself: I_MPI_OFFLOAD=1
                  mpi.switch ok switched on: I_MPI_OFFLOAD=1"""),
                 (machine("2021.9", "I_MPI_OFFLOAD=1"), """
-                 mpi.gpu    warn versions before 2021.12 know Intel's GPUs only
+                 mpi.gpu    warn versions before 2021.12 support Intel's GPUs only
                  mpi.tested skip run with Intel MPI 2021.18, not with 2021.9""")]:
             self.judges(recorded, expected, "--mpi", "/opt/impi/bin/mpirun")
 
@@ -297,7 +297,7 @@ class Recorded(ToolTest):
         both = "CONFIG_PCI_P2PDMA=y\nCONFIG_DMABUF_MOVE_NOTIFY=y\n"
         for files, expected in [
                 ({}, "link.rdma skip cannot be read"),
-                ({"sys/kernel/mm/memory_peers/amdkfd/version": "1.0\n"}, "link.rdma ok adapters reach GPU memory by peer memory: amdgpu"),
+                ({"sys/kernel/mm/memory_peers/amdkfd/version": "1.0\n"}, "link.rdma ok adapters reach GPU memory through peer memory of amdgpu"),
                 ({"proc/modules": "ib_peer_mem 16384 0 - Live 0x0\n"}, "link.rdma ok ib_peer_mem is loaded"),
                 ({config: both}, "link.rdma ok adapters reach GPU memory by dma-buf"),
                 ({config: "CONFIG_PCI_P2PDMA=y\n"}, "link.rdma warn without CONFIG_DMABUF_MOVE_NOTIFY=y"),
@@ -390,7 +390,7 @@ class Recorded(ToolTest):
         kernels, packaged = {"sys/module/amdgpu/refcnt": "0\n"}, {"sys/module/amdgpu/version": "6.8.5\n"}
         legacy = "HSA_ENABLE_IPC_MODE_LEGACY"
         for driver, rocm, variables, options, expected in [
-                ({}, "6.3.1-48", "", (), "skip /sys/module does not tell"),
+                ({}, "6.3.1-48", "", (), "skip /sys/module does not show"),
                 (packaged, "6.3.1-48", "", (), "ok that of AMD's packages"),
                 (kernels, "6.3.1-48", "", (), "ok if HSA_ENABLE_IPC_MODE_LEGACY is 0, as `fairlead run` and `exec` set it"),
                 (kernels, "6.3.1-48", "", ("--no-preload",), "warn messages are staged > export HSA_ENABLE_IPC_MODE_LEGACY=0"),
@@ -655,7 +655,7 @@ class Live(ToolTest):
             self.skipTest("no library")
         for host, verdict, fact, remedy in [
                 ("says_no", "ok", "staged through host memory: the host MPI is not known to handle device memory", ""),
-                ("works", "ok", "device messages between nodes are handed to the host MPI: MPIX_Query_sim_support says yes", ""),
+                ("works", "ok", "device messages between nodes are passed to the host MPI: MPIX_Query_sim_support says yes", ""),
                 ("lies", "warn", "a message of 16 bytes from device to device memory arrived with wrong bytes", "FAIRLEAD_NETWORK=staged"),
                 ("crashes", "fail", "host MPI claims GPU support but crashed on device memory", "FAIRLEAD_NETWORK=staged")]:
             with self.subTest(host=host):

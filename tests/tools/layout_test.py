@@ -119,7 +119,7 @@ class Refusals(ToolTest):
         self.refuses("bench", "pack", "--via", "nccl", says="--via")
         self.refuses("bench", "halo", "-N", 1, says=["'1'", "from 2"])
         self.refuses("bench", "halo", "-m", "8", says="unknown option -m")
-        self.refuses("bench", "halo", "-n", 1, says="accepted: 2 ranks")
+        self.refuses("bench", "halo", "-n", 1, says="needs exactly 2 ranks, got 1")
         self.refuses("bench", "datatype", "-T", "tree", says=["'tree'", ", ".join(TYPES)])
         self.refuses("bench", "datatype", "--timeout", 0, says="'0'")
 

@@ -202,7 +202,7 @@ class Refusals(MatrixTest):
     def test_figures_of_simulated_gpus_advise_nothing(self):
         text = self.succeeds("matrix", "--sim", 3, "--way", "engine", *QUICK).stdout
         self.assertIn("# GPU 2: simulated GPU 2", text)
-        self.assertIn("# These GPUs are simulated: their times mean nothing", text)
+        self.assertIn("# These GPUs are simulated: their timings are not valid", text)
 
     def test_no_map_is_written_where_no_advice_follows(self):
         result = fairlead("matrix", "--sim", 3, "--way", "engine", *QUICK, "--map", self.path("gpus.map"))

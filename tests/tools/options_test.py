@@ -4,7 +4,7 @@
 import json
 import unittest
 
-from tool import ToolTest
+from tool import ToolTest, on_terminal
 
 COMMANDS = [["run"], ["exec"], ["matrix"], ["doctor"], ["plot"], ["info"], ["options"], ["bench", "latency"], ["bench", "bw"], ["bench", "bibw"], ["bench", "pairs"],
             ["bench", "all_pairs"], ["bench", "enqueue"], ["bench", "pack"], ["bench", "halo"], ["bench", "datatype"],
@@ -71,11 +71,23 @@ class Help(ToolTest):
                 self.assertLessEqual(max(map(len, text.splitlines())), 80)
                 self.assertRegex(self.succeeds(*command, "--version").stdout, r"^fairlead \d")
 
-    def test_no_command_is_a_mistake(self):
-        self.refuses(says=["no command given", "run, exec, bench, matrix, doctor, plot, info, options"])
-        text = self.succeeds("--help").stdout
+    def test_no_command_prints_help(self):
+        text = self.succeeds().stdout
         self.assertIn("Commands:", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 80)
+        self.assertEqual(text, self.succeeds("--help").stdout)
+
+    def test_help_has_the_width_of_the_terminal(self):
+        def longest(text):
+            return max(map(len, text.partition("Examples:")[0].splitlines()))
+
+        wide = longest(self.succeeds("run", "--help", COLUMNS="110").stdout)
+        self.assertTrue(100 < wide <= 110, wide)
+        self.assertLessEqual(longest(self.succeeds("run", "--help", COLUMNS="60").stdout), 60)
+        self.assertLessEqual(longest(self.succeeds("run", "--help", COLUMNS="many").stdout), 80)
+        code, shown = on_terminal("run", "--help", columns=100, stream="stdout")
+        self.assertEqual(code, 0)
+        self.assertTrue(80 < longest(shown) <= 100, shown)
 
     def test_other_ways_to_ask(self):
         self.assertEqual(self.succeeds("help", "run").stdout, self.succeeds("run", "--help").stdout)

@@ -55,7 +55,7 @@ class Names(ToolTest):
     def test_letters_that_are_not_here_are_answered(self):
         for letter, name, says in [("-G", "latency", "fairlead plot"), ("--graph=png", "allreduce", "fairlead plot"),
                                    ("-z", "bw", "-f"), ("-D", "latency", "fairlead bench datatype"), ("--vary-window", "bw", "-W"),
-                                   ("-I", "put_bw", "MPI sessions are not here"), ("-P", "bw", "counters are not here"),
+                                   ("-I", "put_bw", "MPI sessions are not supported"), ("-P", "bw", "counters are not supported"),
                                    ("-r", "allreduce", "nonblocking collectives"), ("-p", "mbw_mr", "-n N")]:
             self.refuses("bench", name, letter, says=[letter.split("=")[0] + " of the OSU suite", says])
 

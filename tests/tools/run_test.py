@@ -88,7 +88,7 @@ class DryRun(ToolTest):
 
     def test_words_that_are_called_otherwise_here(self):
         for words, says in (["-N", "2"], "--ppn N"), (["-f", "hosts"], "--hostfile FILE"), (["-env", "A", "1"], "--genv NAME VALUE"), \
-                (["--oversubscribe"], "added already"), (["-oversubscribe"], "added already"):
+                (["--oversubscribe"], "added by default"), (["-oversubscribe"], "added by default"):
             self.refuses("run", "-n", 2, *words, example(MPIS[0]), says=[f"unknown option {words[0]}; ", says])
 
     def test_a_program_is_looked_up_here_and_not_in_its_working_folder(self):
@@ -202,7 +202,7 @@ class MpiOfALauncher(ToolTest):
                      says=[f"{launcher} is the launcher of Open MPI 5", f"linked with abi ({elsewhere}/{name})", "no library of"])
         self.launcher("abi")
         own = self.library("libmpi.so.12")
-        self.assertIn(f"messages go by {elsewhere}/{name}, not by {own}, which has another ABI\n",
+        self.assertIn(f"messages go through {elsewhere}/{name}, not through {own}, which has another ABI\n",
                       self.line("--mpi", launcher, program, **here)[1])
 
     @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
@@ -226,8 +226,8 @@ class MpiOfALauncher(ToolTest):
                         f"-Wl,-rpath,{elsewhere},--disable-new-dtags"], text=True, check=True,
                        input="int MPI_Finalize(void); int main(void) { return MPI_Finalize(); }")
         _, said = self.line("--mpi", self.launcher("abi"), program)
-        self.assertIn("RPATH comes before LD_LIBRARY_PATH", said)
-        self.assertIn(f"messages go by {elsewhere}/libmpi_abi.so.1", said)
+        self.assertIn("RPATH precedes LD_LIBRARY_PATH", said)
+        self.assertIn(f"messages go through {elsewhere}/libmpi_abi.so.1", said)
 
     @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
     def test_a_loader_that_a_program_brings_along_is_not_run(self):
@@ -337,7 +337,7 @@ class Ranks(ToolTest):
                 self.assertEqual(result.stdout.count("all correct"), 2, result.stdout)
 
     def test_one_line_says_that_gpus_are_simulated(self):
-        says = "GPUs are simulated and times mean nothing"
+        says = "GPUs are simulated and timings are not valid"
         none = {"FAIRLEAD_DEVICE": "auto", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": "-1"}
         for abi in filter(has_library, MPIS):
             for options in [], ["--gpu", "nearest"]:
@@ -373,7 +373,7 @@ exec "$@" """, "sh"]
                 self.assertEqual([result.stderr.count(says) for says in ("unknown option FAIRLEAD_STAT ", "FAIRLEAD_IPC=maybe is not")],
                                  [1, 1], result.stderr)
             result = fairlead("run", "-n", 2, example(abi), FAIRLEAD_DEVICE="cuda", CUDA_VISIBLE_DEVICES="")
-            self.assertEqual(result.stderr.count("FAIRLEAD_DEVICE=cuda cannot be had"), 1, result.stderr)
+            self.assertEqual(result.stderr.count("FAIRLEAD_DEVICE=cuda is unavailable"), 1, result.stderr)
 
     def test_the_help_tells_what_ranks_get_without_a_policy(self):
         for command in "run", "exec":

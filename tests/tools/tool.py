@@ -23,7 +23,7 @@ TOOL = os.path.join(TREE, "bin", "fairlead")
 
 def fairlead(*arguments, launcher=(), timeout=TIMEOUT, **environment):
     """Runs `fairlead` with these arguments, on the simulated GPU. Ranks that wait leave the processors to others."""
-    variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_")}
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_") and k != "COLUMNS"}
     variables.update({"FAIRLEAD_DEVICE": "sim", "LD_PRELOAD": POLITE, **environment})
     return subprocess.run([*launcher, TOOL, *map(str, arguments)], env=variables, text=True, timeout=timeout,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

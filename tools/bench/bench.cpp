@@ -182,12 +182,13 @@ int bench_command(const Words& words) {
       group = group_of(kind);
       if (begins) std::cout << fmt::format("\n{}:\n", group);
       // What a collective measures its name says.
-      if (begins && kind.names_collective()) std::cout << fmt::format("  {}\n", wrapped(names_in(group), 2));
+      if (begins && kind.names_collective())
+        std::cout << fmt::format("  {}\n", wrapped_for_stdout(names_in(group), 2));
       if (!kind.names_collective())
-        std::cout << fmt::format("  {:<19}{}\n", kind.name, wrapped(kind.summary, 21));
+        std::cout << fmt::format("  {:<19}{}\n", kind.name, wrapped_for_stdout(kind.summary, 21));
     }
-    std::cout << "\n`fairlead bench NAME --help` tells more. Options follow the OSU suite.\n"
-                 "\nExample: fairlead bench latency -m 8:1m -c D D\n";
+    std::cout << "\n`fairlead bench NAME --help` describes a benchmark. Options follow the OSU "
+                 "suite.\n\nExample: fairlead bench latency -m 8:1m -c D D\n";
     return exit_success;
   }
   if (words.front() == "--help-man") {
@@ -200,7 +201,8 @@ int bench_command(const Words& words) {
   auto job = job_from_environment();
   if (arguments->kind->uses_mpi && job) return become_rank(*arguments, *job, words);
   if (job && job->size > 1)
-    throw usage(fmt::format("{} runs by itself, not in the ranks of a job; call it plainly", words.front()));
+    throw usage(
+        fmt::format("{} starts its own ranks and cannot run in a job; call it directly", words.front()));
   if (arguments->kind->uses_mpi) check_ranks(*arguments, arguments->ranks);
   check_json_target(arguments->json);
   if (!arguments->kind->uses_mpi || !ranks_may_be_elsewhere()) require_gpu(*arguments);
@@ -232,7 +234,8 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
   auto arguments = parse_bench(words.front(), Words(words.begin() + 1, words.end()));
   if (!arguments) std::exit(exit_success);  // its help was printed
   if (!arguments->kind->uses_mpi)
-    throw usage(fmt::format("{} runs by itself, not in the ranks of a job; call it plainly", words.front()));
+    throw usage(
+        fmt::format("{} starts its own ranks and cannot run in a job; call it directly", words.front()));
   check_ranks(*arguments, run.ranks);
   const AskedMpi asked = AskedMpi::both(run.mpi, arguments->mpi);
   const std::string abi = choose_abi(asked.abi, "");

@@ -34,10 +34,10 @@ void NoiseWatch::take(bool doubtful, const std::string& what) {
 }
 
 std::string NoiseWatch::why_no_advice() const {
-  if (simulated_) return "the GPUs are simulated, and their times mean nothing";
+  if (simulated_) return "the GPUs are simulated, and their timings are not valid";
   if (doubtful_ * 10 > figures_)
-    return figures_ == 1 ? "the only figure is doubtful"
-                         : fmt::format("{} of {} figures are doubtful", doubtful_, figures_);
+    return figures_ == 1 ? "the only result is doubtful"
+                         : fmt::format("{} of {} results are doubtful", doubtful_, figures_);
   return {};
 }
 
@@ -48,11 +48,11 @@ void NoiseWatch::warn() const {
       has_ranks_ && bound_cpus() == closest_cpus("") ? " bind ranks to cores (--bind-cores)," : "";
   const std::string what =
       figures_ == 1
-          ? fmt::format("the only figure is doubtful, its iterations differ much ({})", first_)
-          : fmt::format("{} of {} figures are doubtful, their iterations differ much (the first: {})",
+          ? fmt::format("the only result is doubtful: its iterations differ widely ({})", first_)
+          : fmt::format("{} of {} results are doubtful: their iterations differ widely (the first: {})",
                         doubtful_, figures_, first_);
-  std::string line =
-      fmt::format("{}: {}; let nothing else run here,{} or measure longer (-i)\n", command_, what, bind);
+  std::string line = fmt::format("{}: {}; run nothing else on this machine,{} or measure longer (-i)\n",
+                                 command_, what, bind);
   std::cout.flush();
   std::fputs(line.c_str(), stderr);
 }

@@ -85,8 +85,7 @@ void write_json(const std::string& where, const nlohmann::ordered_json& json);
 // Throws a usage Failure where write_json() would not succeed.
 void check_json_target(const std::string& where);
 
-inline constexpr const char* words_of_simulation =
-    "simulated GPUs: bytes are right or wrong as on real ones, times mean nothing";
+inline constexpr const char* words_of_simulation = "simulated GPUs: results are valid, timings are not";
 
 // With the sizes that the user left open: smaller ones on simulated GPUs, which are slow.
 BenchArguments with_usual_sizes(BenchArguments arguments);

@@ -277,8 +277,8 @@ int tune_benchmark(const BenchArguments& arguments) {
                              shell_quote(std::filesystem::absolute(arguments.output)));
   noise.warn();
   if (!why_not.empty())
-    throw cannot_run(fmt::format("tune: no rules follow, so {} is not written: {}; --anyway writes it",
-                                 arguments.output, why_not));
+    throw cannot_run(
+        fmt::format("tune: {} is not written: {}; --anyway writes it", arguments.output, why_not));
   return exit_success;
 }
 

@@ -10,6 +10,8 @@
 #include <iostream>
 #include <memory>
 
+#include "common/terminal.h"
+
 namespace fairlead::tools {
 namespace {
 
@@ -34,13 +36,13 @@ class HelpText : public CLI::Formatter {
 
   std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
     constexpr size_t margin = 26;
-    std::string text =
-        fmt::format("Usage: {} {}\n\n{}\n\n", app->get_name(), usage, wrapped(app->get_description(), 0));
+    std::string text = fmt::format("Usage: {} {}\n\n{}\n\n", app->get_name(), usage,
+                                   wrapped_for_stdout(app->get_description(), 0));
     for (const OptionText& option : options_of(*app)) {
       std::string name = "  " + option.spelling;
       bool beside = name.size() + 2 <= margin;
       text += name + (beside ? std::string(margin - name.size(), ' ') : "\n" + std::string(margin, ' '));
-      text += wrapped(option.explanation, margin) + "\n";
+      text += wrapped_for_stdout(option.explanation, margin) + "\n";
     }
     if (!app->get_footer().empty()) text += fmt::format("\nExamples:\n{}\n", app->get_footer());
     return text;

@@ -18,7 +18,7 @@ namespace fairlead::tools {
 void check_file_target(const char* option, const std::string& file) {
   if (const std::string why = why_unwritable(file); !why.empty())
     throw usage(
-        fmt::format("{}: cannot write {}: {}; name a file in a folder that exists and that you may write",
+        fmt::format("{}: cannot write {}: {}; name a file in an existing folder that you may write to",
                     option, file, why));
 }
 

@@ -23,26 +23,26 @@ constexpr Item environment[] = {
     {"run,exec,bench,matrix", "CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES",
      "the GPUs that ranks may use. Where --visible, --gpu or --map gives each rank one GPU, it is one of "
      "these."},
-    {"run,exec", "LD_PRELOAD", "other libraries to preload; they stay behind Fairlead's."},
+    {"run,exec", "LD_PRELOAD", "other libraries to preload; they are loaded after Fairlead's."},
     {"run,exec,matrix", "HWLOC_XMLFILE",
-     "the topology of another machine, as `lstopo FILE.xml` writes it, in which simulated GPUs take places."},
+     "the topology of another machine, as `lstopo FILE.xml` writes it; simulated GPUs take the places of its "
+     "GPUs."},
     {"bench", "NCCL_HOME", "where --via nccl looks for NCCL or RCCL, in lib."},
     {"doctor", "NO_COLOR", "no colours on a terminal."},
-    {"plot", "PATH", "the first python3 with matplotlib draws, or plotext for --terminal."},
+    {"plot", "PATH", "where a python3 with matplotlib is searched for, or with plotext for --terminal."},
     {"", "FAIRLEAD_HOME",
-     "the tree in which libraries and benchmark programs are looked for, in place of the one that this "
-     "program is in."},
+     "the tree that holds libraries and benchmark programs, instead of the one that this program is in."},
     {"", "FAIRLEAD_*", "options of the library; fairlead-options(7) lists them."},
 };
 
 constexpr Item exit_codes[] = {
-    {"run,exec", "", "The program's own, or the launcher's; before the program starts:"},
-    {"", "0", "nothing is wrong."},
+    {"run,exec", "", "That of the program or the launcher; before the program starts:"},
+    {"", "0", "success."},
     {"doctor", "1", "a check failed."},
     {"bench,matrix", "1", "bytes were wrong, or MPI returned an error."},
     {"fairlead,run,exec,info,options,plot", "1", "a problem was found."},
-    {"", "2", "the command line makes no sense; one line on stderr says what is accepted."},
-    {"", "77", "this machine cannot run it: it lacks a GPU, or the MPI a function."},
+    {"", "2", "invalid command line; one line on stderr says what is accepted."},
+    {"", "77", "this machine cannot run it: it has no GPU, or its MPI lacks a function."},
 };
 
 constexpr const char* commands[] = {"run", "exec", "bench", "matrix", "doctor", "plot", "info", "options"};

@@ -94,6 +94,22 @@ std::string lower(std::string text) {
   return text;
 }
 
+std::string ranges_in_words(const std::set<int>& numbers) {
+  std::string text;
+  for (auto number = numbers.begin(); number != numbers.end();) {
+    int first = *number, last = first;
+    while (++number != numbers.end() && *number == last + 1) last = *number;
+    text += (text.empty() ? "" : ",") + std::to_string(first);
+    if (last > first) text += "-" + std::to_string(last);
+  }
+  return text;
+}
+
+std::string gpus_in_words(const std::set<int>& numbers) {
+  if (numbers.empty()) return "";
+  return (numbers.size() == 1 ? "GPU " : "GPUs ") + ranges_in_words(numbers);
+}
+
 std::string did_you_mean(const std::string& word, const Words& names) {
   const size_t dashes = std::min(word.find_first_not_of('-'), word.size());
   const std::string nearest = nearest_name(word, names, dashes);
@@ -116,10 +132,6 @@ std::string wrapped(const std::string& text, size_t column, const std::string& m
     first = false;
   }
   return lines;
-}
-
-std::string wrapped(const std::string& text, size_t indent) {
-  return wrapped(text, indent, std::string(indent, ' '));
 }
 
 }  // namespace fairlead::tools

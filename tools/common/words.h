@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ Words split(const std::string& text, const char* separators = " \t\r\n");
 
 std::string lower(std::string text);
 
+// "0-3,8": numbers in ascending order, as the kernel writes them.
+std::string ranges_in_words(const std::set<int>& numbers);
+// "GPU 2", "GPUs 0-3,5"; "" for none.
+std::string gpus_in_words(const std::set<int>& numbers);
+
 // "64 KiB", "1.5 GiB": with one digit after the point, unless that is 0.
 std::string size_in_words(uint64_t bytes);
 
@@ -34,7 +40,5 @@ std::string did_you_mean(const std::string& word, const Words& names);
 
 // Its words in lines of at most `columns`. The first begins at `column`, all others behind `margin`.
 std::string wrapped(const std::string& text, size_t column, const std::string& margin, size_t columns = 80);
-// The same where all lines begin at one column.
-std::string wrapped(const std::string& text, size_t indent);
 
 }  // namespace fairlead::tools

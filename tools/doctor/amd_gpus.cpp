@@ -86,7 +86,7 @@ std::pair<int, int> release(const Gpus& gpus) {
 Finding ipc_of_driver(const Machine& machine) {
   const System& system = machine.system;
   if (!system.exists("/sys/module/amdgpu"))
-    return skip("/sys/module does not tell which amdgpu is loaded, the kernel's own or AMD's (DKMS)");
+    return skip("/sys/module does not show which amdgpu is loaded, the kernel's own or AMD's (DKMS)");
   if (system.exists("/sys/module/amdgpu/version"))
     return ok("amdgpu is that of AMD's packages: ROCm shares memory between processes in both of its ways");
   const std::string legacy = system.variable("HSA_ENABLE_IPC_MODE_LEGACY"),

@@ -51,7 +51,7 @@ bool proven(const Report& report) {
 }
 
 std::string conclude(const Machine& machine, const Report& report) {
-  if (!machine.mpi.found()) return "There is no MPI to judge.";
+  if (!machine.mpi.found()) return "There is no MPI to examine.";
   Awareness aware = awareness(machine);
   std::string itself =
       !aware.known ? fmt::format("It is not known whether {} is GPU-aware itself.", name_of(machine.mpi))
@@ -99,33 +99,31 @@ Report judge(const Machine& machine) {
 void define_doctor(CLI::App& app, DoctorArguments& arguments) {
   auto program =
       app.add_option("PROGRAM", arguments.program,
-                     "Judge the MPI this program is linked with. Left out, that of mpicc and mpirun on PATH. "
-                     "The word options lists the library's options, as `fairlead options` does.")
+                     "Examine the MPI that this program is linked with. Default: that of mpicc and mpirun on "
+                     "PATH. The word options prints the library's options, like `fairlead options`.")
           ->type_name("PROGRAM")
           ->check(suggested({"@program", "options"}));
   app.add_option("--mpi", arguments.mpi,
-                 "Judge this MPI: the path of its mpicc, its mpirun or its libmpi.so.*, or openmpi, mpich or "
-                 "abi for the one of that ABI that the loader finds.")
+                 "Examine this MPI: the path of its mpicc, its mpirun or its libmpi.so.*, or openmpi, mpich "
+                 "or abi for the one of that ABI that the loader finds.")
       ->type_name("MPI")
       ->check(suggested({"openmpi", "mpich", "abi", "@file"}))
       ->excludes(program);
   app.add_flag("-v,--verbose", arguments.verbose, "Show details, and checks that do not apply here.");
   auto json = app.add_flag("--json", arguments.json, "Print JSON.");
   app.add_flag_callback(
-      "--no-preload", [&arguments] { arguments.preload = false; },
-      "Judge the MPI as it is without Fairlead.");
+      "--no-preload", [&arguments] { arguments.preload = false; }, "Examine the MPI without Fairlead.");
   app.add_flag_callback(
-      "--no-launch", [&arguments] { arguments.launch = false; }, "Start no ranks: look only.");
-  app.add_option("--sim", arguments.sim, "Let the ranks try N simulated GPUs instead of real ones.")
+      "--no-launch", [&arguments] { arguments.launch = false; }, "Start no ranks.");
+  app.add_option("--sim", arguments.sim, "Let the ranks use N simulated GPUs instead of real ones.")
       ->type_name("N")
       ->check(whole_number(1, 64));
   auto from =
-      app.add_option("--from", arguments.from, "Judge a recorded machine: a folder that --record wrote.")
+      app.add_option("--from", arguments.from, "Examine a recorded machine: a folder that --record wrote.")
           ->type_name("FOLDER");
   app.add_option("--record", arguments.record,
-                 "Write what was asked of this machine to a new folder, to be judged elsewhere. It holds "
-                 "what tools print about "
-                 "MPI, GPUs and limits, and variables that concern these.")
+                 "Record this machine in a new folder, to be examined elsewhere. The folder holds what tools "
+                 "print about MPI, GPUs and limits, and variables that concern these.")
       ->type_name("FOLDER")
       ->excludes(from);
   app.add_flag("--markdown", arguments.markdown, "Print the table of all checks for docs/tools/doctor.md.")
@@ -142,9 +140,9 @@ int doctor_command(const Words& words) {
   if (!words.empty() && words.front() == "options")
     return options_command(Words(words.begin() + 1, words.end()));
   CLI::App app(
-      "Find out whether an MPI is GPU-aware, why not, and what to do: look at the MPI, its network "
-      "libraries, GPUs, links, limits "
-      "and environment, and let two ranks move bytes. The exit code is 1 when a check fails.",
+      "Find out whether an MPI is GPU-aware, why not, and what to do: examine the MPI, its network "
+      "libraries, GPUs, links, limits and environment, and let two ranks exchange messages. The exit code is "
+      "1 when a check fails.",
       "fairlead doctor");
   DoctorArguments arguments;
   define_doctor(app, arguments);

@@ -188,7 +188,7 @@ Finding contradictions(const Machine& machine) {
       remedies.push_back(rule.remedy);
     }
   if (found.empty())
-    return ok(fmt::format("no variables at odds, of {} cases that are looked for", rules().size()));
+    return ok(fmt::format("no conflicting variables, of {} known conflicts", rules().size()));
   return warn(fmt::format("{}", fmt::join(found, "; ")), fmt::format("{}", fmt::join(remedies, "; ")));
 }
 

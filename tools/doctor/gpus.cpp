@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 #include <string_view>
 
 #include "common/visibility.h"
+#include "common/words.h"
 #include "device/cuda_hip/gpu_targets.h"
 #include "doctor/check.h"
 #include "kernels/module.h"
@@ -24,13 +26,13 @@ bool has_nvidia_list(const Machine& machine) {
   return has_nvidia(machine) && has_list(machine);
 }
 
-// "0, 1" of the GPUs for which it holds.
+// "GPUs 0-2,5" for which it holds; "" for none.
 template <class Condition>
-std::string indices(const Gpus& gpus, Condition condition) {
-  std::string text;
+std::string gpus_with(const Gpus& gpus, Condition condition) {
+  std::set<int> numbers;
   for (const Gpu& gpu : gpus.list)
-    if (condition(gpu)) text += (text.empty() ? "" : ", ") + std::to_string(gpu.index);
-  return text;
+    if (condition(gpu)) numbers.insert(gpu.index);
+  return gpus_in_words(numbers);
 }
 
 // One value for all GPUs, or each GPU's.
@@ -71,9 +73,9 @@ Finding found(const Machine& machine) {
     if (const std::string given = gpus_given(machine.system); !given.empty())
       return warn(
           fmt::format("the job was given GPUs ({}), but this node shows none (driver, control group)", given),
-          "load the driver, and ask the scheduler what it gave: nvidia-smi or rocm-smi in the job");
+          "load the driver, and check what the scheduler gave: nvidia-smi or rocm-smi in the job");
     return skip("no GPU on the PCI bus and none that nvidia-smi, rocm-smi or amd-smi lists",
-                "fairlead run --sim 2 tries programs on simulated GPUs");
+                "fairlead run --sim 2 runs programs on simulated GPUs");
   }
   std::string tool = gpus.vendor == Vendor::nvidia ? "nvidia-smi" : "rocm-smi or amd-smi";
   if (!gpus.tool_words.empty())
@@ -102,9 +104,9 @@ bool mps_runs(const Machine& machine) {
 Finding compute_mode(const Machine& machine) {
   const Gpus& gpus = machine.gpus;
   std::string mode = told(gpus, &Gpu::compute_mode);
-  if (std::string which = indices(gpus, [](const Gpu& gpu) { return gpu.compute_mode == "Prohibited"; });
+  if (std::string which = gpus_with(gpus, [](const Gpu& gpu) { return gpu.compute_mode == "Prohibited"; });
       !which.empty())
-    return fail(fmt::format("compute mode Prohibited on GPU {}: no program may use it", which),
+    return fail(fmt::format("compute mode Prohibited on {}: no program may use it", which),
                 "nvidia-smi -c DEFAULT, as root");
   bool exclusive = std::any_of(gpus.list.begin(), gpus.list.end(),
                                [](const Gpu& gpu) { return gpu.compute_mode.rfind("Exclusive", 0) == 0; });
@@ -118,11 +120,11 @@ Finding compute_mode(const Machine& machine) {
 }
 
 Finding mig(const Machine& machine) {
-  std::string on = indices(machine.gpus, [](const Gpu& gpu) { return gpu.mig == "Enabled"; });
+  std::string on = gpus_with(machine.gpus, [](const Gpu& gpu) { return gpu.mig == "Enabled"; });
   if (on.empty()) return ok("MIG is off: GPUs are not split");
   return warn(
       fmt::format(
-          "MIG is on for GPU {}: a process sees one instance, and instances cannot reach each other's memory",
+          "MIG is on for {}: a process sees one instance, and instances cannot reach each other's memory",
           on),
       "nvidia-smi -mig 0 as root for jobs of several ranks; with MIG their messages are staged through host "
       "memory");
@@ -149,7 +151,7 @@ Finding page_migration(const Machine& machine) {
     return ok(fmt::format("{}: GPUs reach all host memory, which stays host memory for MPI", mode));
   }
   std::string asked = machine.system.variable("HSA_XNACK"), state = xnack(machine.system);
-  if (state.empty()) return skip("rocminfo does not tell the state of XNACK", "put /opt/rocm/bin on PATH");
+  if (state.empty()) return skip("rocminfo does not report the state of XNACK", "put /opt/rocm/bin on PATH");
   if (asked == "1" && state == "off")
     return warn("HSA_XNACK=1, but rocminfo says XNACK is off: managed memory does not migrate",
                 "boot with amdgpu.noretry=0, or unset HSA_XNACK");
@@ -163,29 +165,28 @@ Finding ecc(const Machine& machine) {
   const bool amd = has_amd(machine);
   std::string mode = told(gpus, &Gpu::ecc);
   if (mode.empty() && amd)
-    return skip("amdgpu tells nothing of ECC: these GPUs have none, or /sys or the real machine is hidden");
-  if (mode.empty() || mode == "N/A" || mode == "[N/A]") return skip("these GPUs have no ECC to switch");
-  std::string off = indices(gpus, [](const Gpu& gpu) { return gpu.ecc == "Disabled"; });
+    return skip("amdgpu does not report ECC: these GPUs have none, or /sys or the real machine is hidden");
+  if (mode.empty() || mode == "N/A" || mode == "[N/A]") return skip("these GPUs have no ECC");
+  std::string off = gpus_with(gpus, [](const Gpu& gpu) { return gpu.ecc == "Disabled"; });
   if (!off.empty())
-    return warn(fmt::format("ECC is off for GPU {}: wrong bits in memory go unnoticed", off),
+    return warn(fmt::format("ECC is off for {}: wrong bits in memory go unnoticed", off),
                 amd ? "load amdgpu with ras_enable=1" : "nvidia-smi -e 1 as root, and reboot");
-  if (std::string bad = indices(gpus, [](const Gpu& gpu) { return gpu.uncorrected > 0; }); !bad.empty())
+  if (std::string bad = gpus_with(gpus, [](const Gpu& gpu) { return gpu.uncorrected > 0; }); !bad.empty())
     return warn(
         fmt::format(
-            "ECC is on, and GPU {} had memory errors that could not be corrected since the driver was loaded",
+            "ECC is on, and {} had memory errors that could not be corrected since the driver was loaded",
             bad),
         fmt::format("`{}` tells what was retired; have the node tested",
                     amd ? "amd-smi bad-pages" : "nvidia-smi -q -d ROW_REMAPPER,PAGE_RETIREMENT"));
   if (mode == "Host")
     return ok("the GPUs' memory is the processor's, whose own driver (EDAC) tells of errors");
-  std::string mended = indices(gpus, [](const Gpu& gpu) { return gpu.corrected > 0; });
-  std::string once = indices(gpus, [](const Gpu& gpu) { return gpu.uncorrected_ever > 0; });
+  std::string mended = gpus_with(gpus, [](const Gpu& gpu) { return gpu.corrected > 0; });
+  std::string once = gpus_with(gpus, [](const Gpu& gpu) { return gpu.uncorrected_ever > 0; });
   std::string fact = mended.empty()
                          ? "ECC is on, no memory errors"
-                         : fmt::format("ECC is on; GPU {} had memory errors that were corrected", mended);
+                         : fmt::format("ECC is on; {} had memory errors that were corrected", mended);
   if (!once.empty())
-    fact +=
-        fmt::format("; GPU {} had errors that could not be corrected, before the driver was loaded", once);
+    fact += fmt::format("; {} had errors that could not be corrected, before the driver was loaded", once);
   return ok(fact);
 }
 
@@ -263,7 +264,7 @@ Finding code(const Machine& machine) {
               "made code for{}",
               built));
     if (!loads_generic_code(machine.gpus))
-      return warn(fmt::format("of this build GPU {}, {}, runs {} only, which ROCm {} does not load",
+      return warn(fmt::format("GPU {}, {}, can run only {} of this build, which ROCm {} does not load",
                               gpu.index, gpu.target, fits, machine.gpus.runtime),
                   "ROCm 6.4 or newer");
   }

@@ -36,7 +36,7 @@ Finding shared_memory(const Machine& machine) {
 
 Finding locked_memory(const Machine& machine) {
   std::string limit = value_of(machine.system.read("/proc/self/limits").value_or(""), "Max locked memory");
-  if (limit.empty()) return skip("/proc/self/limits does not tell how much memory may be locked");
+  if (limit.empty()) return skip("/proc/self/limits does not report how much memory may be locked");
   std::istringstream words(limit);
   std::string soft, hard;
   words >> soft >> hard;
@@ -80,7 +80,7 @@ std::string container(const System& system) {
 
 Finding in_container(const Machine& machine) {
   std::string kind = container(machine.system);
-  if (kind.empty()) return ok("this is not a container, as far as one can see");
+  if (kind.empty()) return ok("no container is detected");
   std::vector<std::string> details;
   if (std::string map = machine.system.first_line("/proc/self/uid_map"); !map.empty())
     details.push_back("uid_map: " + map);
@@ -143,7 +143,7 @@ Finding memory(const Machine& machine) {
     limit = system.first_line("/sys/fs/cgroup/memory.max");  // as a container sees its own
   std::string total = value_of(system.read("/proc/meminfo").value_or(""), "MemTotal:");
   uint64_t all = std::strtoull(total.c_str(), nullptr, 10) << 10;
-  if (all == 0) return skip("/proc/meminfo does not tell how much memory there is");
+  if (all == 0) return skip("/proc/meminfo does not report how much memory there is");
   uint64_t bytes = std::strtoull(limit.c_str(), nullptr, 10);
   if (limit.empty() || limit == "max" || bytes == 0 || bytes >= all)
     return ok(fmt::format("this process may use all {} of memory", size_in_words(all)));

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "common/words.h"
@@ -44,7 +45,7 @@ Finding pairs(const Machine& machine) {
       ++kinds[cell];
       if (link_kind(cell) == LinkKind::fast) continue;
       if (slow_pair.empty() || link_kind(cell) > link_kind(slowest))
-        slow_pair = fmt::format("GPU {} and {}", a, b), slowest = cell;
+        slow_pair = fmt::format("GPUs {} and {}", a, b), slowest = cell;
     }
   std::vector<std::string> parts;
   for (const auto& [cell, pairs] : kinds)
@@ -53,7 +54,7 @@ Finding pairs(const Machine& machine) {
   if (slow_pair.empty()) return ok(fact, table.lines);
   if (link_kind(slowest) == LinkKind::socket)
     return warn(
-        fmt::format("{}; {} have a processor between them", fact, slow_pair),
+        fmt::format("{}; {} are connected through a processor", fact, slow_pair),
         "let ranks that talk most use GPUs that are close; where the driver gives no peer access there, "
         "messages are staged through host memory",
         table.lines);
@@ -64,7 +65,7 @@ Finding bar(const Machine& machine) {
   const Gpu& gpu = *std::min_element(machine.gpus.list.begin(), machine.gpus.list.end(),
                                      [](const Gpu& a, const Gpu& b) { return a.bar < b.bar; });
   if (gpu.bar == 0 || gpu.memory == 0)
-    return skip(fmt::format("{} does not tell the size of the BAR", machine.gpus.source));
+    return skip(fmt::format("{} does not report the size of the BAR", machine.gpus.source));
   std::string bar = size_in_words(gpu.bar), memory = size_in_words(gpu.memory);
   if (gpu.bar >= gpu.memory)
     return ok(fmt::format("the CPU and adapters reach all device memory: a BAR of {} for {}", bar, memory));
@@ -84,10 +85,9 @@ Finding gdrcopy(const Machine& machine) {
   bool loaded = module_loaded(machine.system, "gdrdrv");
   std::string library = machine.system.library("libgdrapi.so.2");
   if (loaded && !library.empty())
-    return ok(fmt::format("gdrcopy is there: gdrdrv is loaded, and {}", library));
-  return warn(loaded
-                  ? "gdrcopy is there by half: gdrdrv is loaded, but the loader does not find libgdrapi.so.2"
-                  : "gdrcopy is not there, gdrdrv is not loaded: small messages need the copy engine",
+    return ok(fmt::format("gdrcopy is installed: gdrdrv is loaded, and {}", library));
+  return warn(loaded ? "gdrcopy is incomplete: gdrdrv is loaded, but the loader does not find libgdrapi.so.2"
+                     : "gdrcopy is not installed, gdrdrv is not loaded: small messages need the copy engine",
               loaded ? "install gdrcopy's library"
                      : "install gdrcopy and load its module (modprobe gdrdrv), for latency");
 }
@@ -105,15 +105,15 @@ bool kernel_at_least(const System& system, int major, int minor) {
 Finding rdma_with_amd(const System& system) {
   for (const char* folder : {"/sys/kernel/mm", "/sys/kernel", "/sys"})
     if (system.exists(std::string(folder) + "/memory_peers/amdkfd/version"))
-      return ok("adapters reach GPU memory by peer memory: amdgpu offers its own to their drivers");
+      return ok("adapters reach GPU memory through peer memory of amdgpu");
   if (module_loaded(system, "ib_peer_mem"))
-    return ok("adapters reach GPU memory by peer memory: ib_peer_mem is loaded");
+    return ok("adapters reach GPU memory through peer memory: ib_peer_mem is loaded");
   std::string release = system.first_line("/proc/sys/kernel/osrelease");
   auto config = system.read("/boot/config-" + release);
   if (!config)
     return skip(
         fmt::format("it is not known whether adapters reach GPU memory: amdgpu has no peer memory, and "
-                    "/boot/config-{}, which tells of dma-buf, cannot be read",
+                    "/boot/config-{}, which holds the options for dma-buf, cannot be read",
                     release));
   std::string lacking;
   for (const char* option : {"CONFIG_PCI_P2PDMA=y", "CONFIG_DMABUF_MOVE_NOTIFY=y"})
@@ -139,7 +139,7 @@ Finding rdma(const Machine& machine) {
   if (driver.empty())
     return skip(
         "it is not known whether adapters reach GPU memory: nvidia-peermem is not loaded, and "
-        "/proc/driver/nvidia/version does not tell the driver");
+        "/proc/driver/nvidia/version does not report the driver");
   bool open = holds(driver, "Open Kernel Module");
   std::string release = system.first_line("/proc/sys/kernel/osrelease");
   if (open && kernel_at_least(system, 5, 12))
@@ -169,23 +169,23 @@ std::vector<Adapter> adapters_with_nodes(const System& system) {
 Finding near(const Machine& machine) {
   std::vector<Adapter> all = adapters_with_nodes(machine.system);
   std::vector<std::string> details;
-  std::string far;
+  std::set<int> far;
   for (const Gpu& gpu : machine.gpus.list) {
     std::vector<std::string> close;
     for (const Adapter& adapter : all)
       if (adapter.numa == gpu.numa) close.push_back(adapter.name);
-    if (close.empty()) far += (far.empty() ? "" : ", ") + std::to_string(gpu.index);
+    if (close.empty()) far.insert(gpu.index);
     details.push_back(fmt::format("GPU {}, NUMA node {}: {}", gpu.index, gpu.numa,
                                   close.empty() ? "no adapter" : fmt::format("{}", fmt::join(close, " "))));
   }
   if (std::all_of(machine.gpus.list.begin(), machine.gpus.list.end(),
                   [](const Gpu& gpu) { return gpu.numa < 0; }))
-    return skip("the kernel does not tell the NUMA nodes of the GPUs");
+    return skip("the kernel does not report the NUMA nodes of the GPUs");
   size_t gpus = machine.gpus.list.size();
   std::string fact = fmt::format("{} network adapter{} for {} GPU{}", all.size(), all.size() == 1 ? "" : "s",
                                  gpus, gpus == 1 ? "" : "s");
   if (far.empty()) return ok(fact + ", each GPU with one in its NUMA node", details);
-  return warn(fmt::format("{}; none in the NUMA node of GPU {}", fact, far),
+  return warn(fmt::format("{}; none in the NUMA node of {}", fact, gpus_in_words(far)),
               "bind ranks of those GPUs to the adapter that -v shows nearest (UCX_NET_DEVICES, or the "
               "launcher's policy)",
               details);
@@ -194,7 +194,7 @@ Finding near(const Machine& machine) {
 Finding cpus(const Machine& machine) {
   std::string allowed = value_of(machine.system.read("/proc/self/status").value_or(""), "Cpus_allowed_list:");
   std::string all = machine.system.first_line("/sys/devices/system/cpu/online");
-  if (allowed.empty()) return skip("/proc/self/status does not tell the CPUs of this process");
+  if (allowed.empty()) return skip("/proc/self/status does not report the CPUs of this process");
   std::vector<std::string> details;
   for (const Gpu& gpu : machine.gpus.list)
     if (std::string near = machine.system.first_line("/sys/bus/pci/devices/" + gpu.pci + "/local_cpulist");

@@ -73,10 +73,10 @@ Finding start(const Machine& machine) {
   for (const std::string& line : words_of_job(live)) details.push_back(line);
   if (live.ranks.empty())
     return fail(fmt::format("the two ranks did not start: {}",
-                            live.timed_out ? "nothing came for 40 s" : end_of_job(live)),
+                            live.timed_out ? "no output for 40 s" : end_of_job(live)),
                 "run the command that -v shows, and read what the MPI prints", details);
   if (live.ranks.size() < 2)
-    return fail("of two ranks that were started one spoke: each process is a job of its own",
+    return fail("only one of two ranks reported: each process is a job of its own",
                 "use the launcher that belongs to the MPI", details);
   return fail(fmt::format("host messages between two ranks fail: {}",
                           done_by_both(live, step_host) ? both_words(live, step_host) : end_of_job(live)),
@@ -85,19 +85,19 @@ Finding start(const Machine& machine) {
 
 Finding interposed(const Machine& machine) {
   const LiveReport& live = machine.live;
-  if (!live.seen(step_loaded)) return skip("no rank came to where this is looked at");
+  if (!live.seen(step_loaded)) return skip("no rank reached this check");
   if (live.both(step_loaded))
     return ok(fmt::format("{} answers MPI calls in both ranks", live.fact(step_loaded, 0)));
   int without = live.ranks.count(0) && live.ranks.at(0).at(step_loaded).good ? 1 : 0;
   return fail(fmt::format("Fairlead is not loaded in rank {}: its MPI_Send is that of {}", without,
                           live.fact(step_loaded, without)),
-              "look for what clears or overrides LD_PRELOAD there: a wrapper script, a setuid program, the "
+              "find out what clears or overrides LD_PRELOAD there: a wrapper script, a setuid program, the "
               "launcher's own settings");
 }
 
 Finding query(const Machine& machine) {
   const LiveReport& live = machine.live;
-  if (!live.seen(step_query)) return skip("no rank came to where this is asked");
+  if (!live.seen(step_query)) return skip("no rank reached this check");
   std::string fact = live.fact(step_query, 0);
   if (holds(fact, "no function")) return ok(fact);
   fact = "asked whether it is GPU-aware, this MPI answers: " + fact;
@@ -108,7 +108,7 @@ Finding query(const Machine& machine) {
 Finding namespaces(const Machine& machine) {
   const LiveReport& live = machine.live;
   std::string first = live.fact(step_namespaces, 0), second = live.fact(step_namespaces, 1);
-  if (first.empty() || second.empty()) return skip("not both ranks came to where this is looked at");
+  if (first.empty() || second.empty()) return skip("not both ranks reached this check");
   if (first == second) return ok("both ranks have the same PID and IPC namespaces and user");
   return warn(
       fmt::format("rank 0 is in {}, rank 1 in {}: neither CMA nor IPC works between them, and device "
@@ -128,15 +128,15 @@ std::string what_is_here(const Machine& machine) {
 
 Finding device(const Machine& machine) {
   const LiveReport& live = machine.live;
-  if (!done_by_both(live, step_device)) return skip("not both ranks came to where they look for GPUs");
+  if (!done_by_both(live, step_device)) return skip("not both ranks reached this check");
   if (const std::string why = why_simulated(machine); !why.empty())
     return fail(fmt::format("{}, but the ranks cannot use {} and get simulated GPUs: {}",
                             what_is_here(machine), has_gpu(machine) ? "them" : "it", why),
-                "remove the reason; --sim 2 tries simulated GPUs without this line");
+                "remove the cause; --sim 2 uses simulated GPUs without this message");
   if (live.both(step_device)) return ok(both_words(live, step_device));
   return fail(both_words(live, step_device),
-              "ask the scheduler for GPUs, unset CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES; "
-              "--sim 2 tries simulated ones");
+              "ask the scheduler for GPUs, unset CUDA_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES; --sim 2 uses "
+              "simulated ones");
 }
 
 Finding not_done(const Machine& machine, const char* step) {
@@ -148,7 +148,7 @@ Finding not_done(const Machine& machine, const char* step) {
   }
   std::string fact = fmt::format("{} when {} was tried", end_of_job(live), step_in_words(step));
   std::string remedy = machine.preload ? "report it with the output of: FAIRLEAD_LOG=trace fairlead doctor -v"
-                                       : "start programs by `fairlead run -n N ./program`";
+                                       : "start programs with `fairlead run -n N ./program`";
   return fail(fact, remedy, words_of_job(live));
 }
 
@@ -168,7 +168,7 @@ Finding moved(const Machine& machine, const char* step) {
   if (!live.both(step))
     return fail(both_words(live, step),
                 machine.preload ? "report it with the output of: FAIRLEAD_LOG=trace fairlead doctor -v"
-                                : "start programs by `fairlead run -n N ./program`");
+                                : "start programs with `fairlead run -n N ./program`");
   return ok(both_words(live, step));
 }
 
@@ -191,13 +191,13 @@ Finding between_nodes(const Machine& machine) {
     return found == lines.end() ? std::string() : found->substr(0, found->find("; "));
   };
   const char* remedy =
-      "set FAIRLEAD_NETWORK=staged, which leaves the trial out; mpi.gpu, mpi.switch and ucx.gpu may say what "
-      "the MPI lacks";
+      "set FAIRLEAD_NETWORK=staged, which skips the trial; mpi.gpu, mpi.switch and ucx.gpu may show what the "
+      "MPI lacks";
   if (std::string fact = fact_with("crashed on device memory"); !fact.empty())
     return fail(fact, remedy, lines);
   if (std::string fact = fact_with("host MPI claims"); !fact.empty()) return warn(fact, remedy, lines);
   if (std::string fact = fact_with("device messages between nodes"); !fact.empty()) return ok(fact, lines);
-  return skip("two ranks that play two nodes do not say who moves their messages");
+  return skip("two ranks that simulate two nodes did not report the path of their messages");
 }
 bool tried_between_nodes(const Machine& machine) {
   return machine.preload && machine.live.both(step_device_device);
@@ -217,8 +217,8 @@ std::vector<Check> live_checks() {
       {"live.start", "Whether two ranks of the MPI start and exchange messages of host memory.", "",
        "Run the command that -v shows, and read what the MPI prints.", always, start},
       {"live.loaded", "Whether Fairlead answers MPI calls in every rank.", "started ranks, with Fairlead",
-       "Look for what clears LD_PRELOAD.", preloaded, interposed},
-      {"live.query", "What the MPI says of itself: MPIX_Query_cuda_support, MPIX_GPU_query_support.",
+       "Find out what clears LD_PRELOAD.", preloaded, interposed},
+      {"live.query", "What the MPI reports about itself: MPIX_Query_cuda_support, MPIX_GPU_query_support.",
        "started ranks", "With Fairlead, programs that ask get Fairlead's answer (docs/use/programs.md).",
        launched, query},
       {"live.spaces", "Whether the ranks share PID and IPC namespaces and the user.", "started ranks",
@@ -239,11 +239,11 @@ std::vector<Check> live_checks() {
        "Without Fairlead: `fairlead run`.", have_devices,
        [](const Machine& machine) { return moved(machine, step_allreduce); }},
       {"live.network",
-       "Whether Fairlead stages device messages between nodes, or hands them to an MPI that moves them by "
-       "itself, "
-       "with two simulated nodes.",
-       "ranks with GPUs, with Fairlead", "FAIRLEAD_NETWORK=staged where the MPI claims what it cannot do.",
-       tried_between_nodes, between_nodes},
+       "Whether Fairlead stages device messages between nodes, or passes them to an MPI that handles device "
+       "memory, with two simulated nodes.",
+       "ranks with GPUs, with Fairlead",
+       "FAIRLEAD_NETWORK=staged if the MPI falsely claims to handle device memory.", tried_between_nodes,
+       between_nodes},
   };
 }
 

@@ -127,7 +127,7 @@ Awareness of_intel(const Machine& machine) {
   found.known = !machine.mpi.version.empty();
   const bool has = numbers(machine.mpi.version) >= first_with_cuda;
   found.cuda = has && is_on(machine.system, offload);
-  found.evidence = !has         ? "versions before 2021.12 know Intel's GPUs only"
+  found.evidence = !has         ? "versions before 2021.12 support Intel's GPUs only"
                    : found.cuda ? "I_MPI_OFFLOAD=1"
                                 : "I_MPI_OFFLOAD is not 1, as by default";
   return found;
@@ -165,14 +165,14 @@ Finding launcher_fits(const Machine& machine) {
   std::string name = mpi.launcher.substr(mpi.launcher.rfind('/') + 1);
   if (mpi.launcher_of.empty()) {
     if (name == "srun" || name == "flux") return ok(fmt::format("{} starts any MPI", mpi.launcher));
-    return skip(fmt::format("{} does not say whose it is (--version)", mpi.launcher));
+    return skip(fmt::format("{} does not report which MPI it belongs to (--version)", mpi.launcher));
   }
   if (std::count(mpi.launcher_abis.begin(), mpi.launcher_abis.end(), mpi.abi) > 0)
     return ok(fmt::format("{} is a launcher of {}", mpi.launcher, mpi.launcher_of));
   return warn(
       fmt::format("{} is {}'s, but {} means {}: each process that it starts would be a job of one rank",
                   mpi.launcher, mpi.launcher_of, mpi.meant_by, mpi.name),
-      "start programs by `fairlead run`, which finds the launcher that belongs to them");
+      "start programs with `fairlead run`, which finds the launcher that belongs to them");
 }
 
 Finding abi_is_served(const Machine& machine) {
@@ -194,7 +194,7 @@ Finding configured(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
   if (mpi.configure.empty()) {
     if (mpi.is_cray() || mpi.is_intel())
-      return skip(fmt::format("{} does not tell how it was configured", mpi.name));
+      return skip(fmt::format("{} does not report how it was configured", mpi.name));
     return skip(fmt::format("how it was configured is not known: {} is not found, which would tell",
                             mpi.is_open_mpi() ? "ompi_info" : "mpichversion"),
                 "install the MPI's tools, or put them on PATH");
@@ -212,7 +212,7 @@ Finding configured(const Machine& machine) {
       line = line.substr(at + option.size());
     }
   }
-  return ok(told.empty() ? "its configure line says nothing of GPUs or networks"
+  return ok(told.empty() ? "its configure line does not mention GPUs or networks"
                          : fmt::format("configured with {}", fmt::join(told, " ")),
             {mpi.info_tool + ": " + mpi.configure});
 }
@@ -248,7 +248,7 @@ Finding gpu_aware(const Machine& machine) {
       : mpi.is_open_mpi() ? "build Open MPI with --with-cuda or --with-rocm, and a UCX that has them"
                           : "build MPICH with --with-cuda or --with-hip";
   std::string remedy = fmt::format(
-      "start programs by `fairlead run -n N ./program`, which needs no other MPI; or {}", rebuild);
+      "start programs with `fairlead run -n N ./program`, which needs no other MPI; or {}", rebuild);
   return machine.preload ? warn(fact, remedy)
                          : fail(fact + ": a device pointer crashes it, or gives wrong data", remedy);
 }
@@ -261,19 +261,17 @@ Finding switched_on(const Machine& machine) {
     std::string asked = system.variable("MPICH_GPU_SUPPORT_ENABLED");
     bool linked = handles_gpus(machine);
     if (asked == "1" && !linked && !mpi.linked.empty())
-      return fail(
-          "MPICH_GPU_SUPPORT_ENABLED=1, but GTL, which does the work, is not linked: MPI_Init aborts",
-          "relink with the module craype-accel-* loaded, or unset MPICH_GPU_SUPPORT_ENABLED and start the "
-          "program by `fairlead run`");
+      return fail("MPICH_GPU_SUPPORT_ENABLED=1, but GTL, which that needs, is not linked: MPI_Init aborts",
+                  "relink with the module craype-accel-* loaded, or unset MPICH_GPU_SUPPORT_ENABLED and "
+                  "start the program with `fairlead run`");
     if (asked != "1" && linked)
       return warn(
           "GTL is linked, but MPICH_GPU_SUPPORT_ENABLED is not 1: without Fairlead, device pointers crash",
-          "export MPICH_GPU_SUPPORT_ENABLED=1, or start programs by `fairlead run`");
+          "export MPICH_GPU_SUPPORT_ENABLED=1, or start programs with `fairlead run`");
     if (asked != "1")
       return skip(
-          "this MPI is for host memory alone, as by default: MPICH_GPU_SUPPORT_ENABLED is not 1, and GTL is "
-          "not "
-          "known to be linked; Fairlead needs no more");
+          "this MPI handles host memory only, the default: MPICH_GPU_SUPPORT_ENABLED is not 1, and GTL is "
+          "not known to be linked; Fairlead needs nothing else");
     return ok("GPU support is switched on: MPICH_GPU_SUPPORT_ENABLED=1");
   }
   const Switch asked = switch_of(machine);
@@ -290,7 +288,7 @@ Finding switched_on(const Machine& machine) {
                       "unset " + name)
                : warn(fmt::format("GPU support is off, {} is not 1: without Fairlead, device pointers crash",
                                   name),
-                      fmt::format("export {}=1, or start programs by `fairlead run`", name));
+                      fmt::format("export {}=1, or start programs with `fairlead run`", name));
   }
   std::string given = system.variable("OMPI_MCA_opal_cuda_support");
   std::string value = given.empty() ? parameter(mpi.info, "opal_cuda_support") : given;
@@ -331,9 +329,10 @@ Finding is_tested(const Machine& machine) {
       "the live checks try it; docs/reference/mpis.md of Fairlead's sources says what else to check";
   for (const Untested& row : untested)
     if (mpi.name == row.mpi)
-      return skip(fmt::format("Fairlead's tests have not run with {}; its documents say what matters: {}",
-                              mpi.name, row.look_at),
-                  try_it);
+      return skip(
+          fmt::format("Fairlead's tests have not run with {}; its documentation names what matters: {}",
+                      mpi.name, row.look_at),
+          try_it);
   for (const Tested& row : tested) {
     if (mpi.name != row.mpi) continue;
     auto text = [](std::pair<int, int> version) {
@@ -386,7 +385,7 @@ std::vector<Check> mpi_checks() {
        "The MPI that the named program is linked with, or that mpicc and mpirun on PATH belong to.", "",
        "Install an MPI, load its module, set LD_LIBRARY_PATH, or name a program.", always, which_mpi},
       {"mpi.launcher", "Whether mpirun on PATH belongs to that MPI.", "an MPI",
-       "Start programs by `fairlead run`, which finds the launcher that belongs to them.", has_mpi,
+       "Start programs with `fairlead run`, which finds the launcher that belongs to them.", has_mpi,
        launcher_fits},
       {"mpi.abi", "The ABI of that MPI, and the Fairlead library for it.", "an MPI",
        "Build Fairlead with that MPI's mpicc.", has_mpi, abi_is_served},
@@ -396,12 +395,12 @@ std::vector<Check> mpi_checks() {
        "Whether it handles device memory itself: accelerator components of Open MPI, the configure line of "
        "MPICH, "
        "GTL of Cray MPICH, I_MPI_OFFLOAD of Intel MPI.",
-       "an MPI", "Start programs by `fairlead run`, or build the MPI for these GPUs.", has_mpi, gpu_aware},
+       "an MPI", "Start programs with `fairlead run`, or build the MPI for these GPUs.", has_mpi, gpu_aware},
       {"mpi.switch", "Whether GPU support that was built in is also switched on.", "an MPI",
        "Set the variable that the line names.", has_mpi, switched_on},
       {"mpi.tested",
-       "Whether Fairlead's tests run with this MPI; of vendors' MPIs with which they have not run, what to "
-       "look at.",
+       "Whether Fairlead's tests run with this MPI; for vendors' MPIs with which they have not run, what to "
+       "check.",
        "an MPI", "Read docs/reference/mpis.md.", has_mpi, is_tested},
   };
 }

@@ -69,12 +69,11 @@ int Report::count(Verdict verdict) const {
 
 Paper paper_of_stdout() {
   Paper paper;
+  paper.columns = text_columns(STDOUT_FILENO);
   if (!isatty(STDOUT_FILENO)) return paper;
   const char* plain = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
   paper.colour = !(plain && *plain) && terminal && std::string(terminal) != "dumb";
-  if (const size_t columns = terminal_columns(STDOUT_FILENO))
-    paper.columns = std::clamp<size_t>(columns, 60, 120);
   return paper;
 }
 

@@ -188,7 +188,7 @@ Finding libfabric_gpu(const Machine& machine) {
   if (!device.empty())
     return ok(fmt::format("{}; device memory is handled by {}", fact, fmt::join(device, " ")));
   std::string remedy =
-      "nothing for `fairlead run`, which hands libfabric host memory; for a GPU-aware MPI a libfabric "
+      "nothing for `fairlead run`, which passes host memory to libfabric; for a GPU-aware MPI a libfabric "
       "configured --with-cuda or --with-rocr";
   return warn(fact + "; none handles device memory (fi_info -c FI_HMEM)", remedy);
 }
@@ -263,7 +263,7 @@ std::vector<Check> transport_checks() {
        "Install UCX, or set LD_LIBRARY_PATH.", mpi_uses_ucx, ucx_found},
       {"ucx.gpu", "Whether it was built with CUDA or ROCm.", "an MPI that uses UCX",
        "Nothing for `fairlead run`; else a UCX configured for these GPUs.", mpi_uses_ucx, ucx_gpu},
-      {"ucx.transports", "Whether its transports for these GPUs are there at run time.",
+      {"ucx.transports", "Whether its transports for these GPUs are available at run time.",
        "an MPI that uses UCX, and a GPU", "Find out why libuct_cuda.so or libuct_rocm.so cannot be loaded.",
        [](const Machine& machine) { return uses_ucx(machine) && has_gpu(machine); }, ucx_transports},
       {"ucx.slow",

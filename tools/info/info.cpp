@@ -3,6 +3,7 @@
 #include "info/info.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <iostream>
@@ -13,6 +14,7 @@
 #include "coll/nccl_library.h"
 #include "common/command_line.h"
 #include "common/places.h"
+#include "common/terminal.h"
 #include "device/runtime.h"
 #include "doctor/machine.h"
 #include "kernels/module.h"
@@ -178,7 +180,8 @@ class Page {
     const std::string shown = heading == last_ ? "" : heading;
     last_ = heading;
     const std::string margin(heading_width + 2, ' ');
-    text_ += fmt::format("{:<{}}", shown, heading_width) + wrapped(line, heading_width, margin) + "\n";
+    text_ += fmt::format("{:<{}}", shown, heading_width) +
+             wrapped(line, heading_width, margin, text_columns(STDOUT_FILENO)) + "\n";
   }
   const std::string& text() const { return text_; }
 
@@ -265,8 +268,8 @@ void define_info(CLI::App& app, InfoArguments& arguments) {
 
 int info_command(const Words& words) {
   CLI::App app(
-      "Tell what this Fairlead is and what it finds here: version and commit, the MPIs it serves, GPUs, "
-      "NCCL, and where its files are. Nothing is started, and nothing judged: `fairlead doctor` does that.",
+      "Print what this Fairlead is and what it finds on this machine: version and commit, the MPIs it "
+      "supports, GPUs, NCCL, and where its files are. It starts and checks nothing; `fairlead doctor` does.",
       "fairlead info");
   InfoArguments arguments;
   define_info(app, arguments);

@@ -179,7 +179,7 @@ void write_map(const BenchArguments& arguments, const Findings& findings) {
           "# The GPU of each local rank; `fairlead run --map FILE` reads it.\n# {}, {}, fairlead {}: {}\n# "
           "{}\n{}\n",
           host_name(), utc_date(), FAIRLEAD_VERSION, arguments.command, findings.advice.words,
-          fmt::join(findings.advice.order, " ")));
+          fmt::join(findings.advice.order, ",")));
 }
 
 }  // namespace fairlead::tools::matrix

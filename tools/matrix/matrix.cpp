@@ -149,9 +149,10 @@ int matrix_benchmark(const BenchArguments& asked) {
       }
   const std::string why_not = noise.why_no_advice();
   if (simulated)
-    findings.advice.words = "These GPUs are simulated: their times mean nothing, and no advice follows.";
+    findings.advice.words =
+        "These GPUs are simulated: their timings are not valid, so there is no recommendation.";
   else if (!why_not.empty())
-    findings.advice.words = fmt::format("No advice follows: {}.", why_not);
+    findings.advice.words = fmt::format("No recommendation: {}.", why_not);
   const bool writes_map = !arguments.map.empty() && (why_not.empty() || arguments.anyway);
   if (arguments.json != "-") print(arguments, findings, writes_map);
   noise.warn();

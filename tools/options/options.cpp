@@ -12,6 +12,7 @@
 #include "base/options.h"
 #include "common/command_line.h"
 #include "common/manual.h"
+#include "common/terminal.h"
 
 namespace fairlead::tools {
 namespace {
@@ -34,7 +35,7 @@ constexpr OptionClass option_classes[] = {
      "Reports, limits and paths of messages, where the defaults do not fit; most programs need none of "
      "them."},
     {"development", "Development",
-     "Simulated GPUs, and experiments on machines that lack what they are about."},
+     "Simulated GPUs, and experiments on machines without the hardware in question."},
 };
 
 constexpr const char* how_they_are_read =
@@ -43,9 +44,8 @@ constexpr const char* how_they_are_read =
     "Programs with raised privileges (set-user-ID, file capabilities) ignore them.\n";
 
 constexpr const char* how_they_are_written =
-    "Sizes are in bytes: 64k is 64 KiB, 1m 1 MiB, 2g 2 GiB.\n"
-    "1..64 means from 1 to 64.\n"
-    "A meaning names other options in short: eager_limit is FAIRLEAD_EAGER_LIMIT.\n";
+    "Sizes are in bytes: 64k is 64 KiB, 1m 1 MiB, 2g 2 GiB.\n1..64 means from 1 to 64.\nMeanings abbreviate "
+    "the names of other options: eager_limit is FAIRLEAD_EAGER_LIMIT.\n";
 
 constexpr const char* not_of_the_library =
     "`FAIRLEAD_HOME` names the tree in which the tool `fairlead` looks for its libraries and "
@@ -58,9 +58,8 @@ void print_markdown(const std::vector<OptionReport>& options) {
       << "# Options\n\n"
       << how_they_are_read
       << "`fairlead options` prints the first five, and those that are set: the values in force and where "
-         "each comes from; `--tuning`, `--development` and `--all` print the others.\n"
-         "This page is made by `fairlead options --markdown`.\n\n"
-         "```sh\nFAIRLEAD_LOG=info fairlead run -n 2 ./program\n```\n\n"
+         "each comes from; `--tuning`, `--development` and `--all` print the others.\nThis page is generated "
+         "by `fairlead options --markdown`.\n\n```sh\nFAIRLEAD_LOG=info fairlead run -n 2 ./program\n```\n\n"
       << how_they_are_written;
   for (const OptionClass& section : option_classes) {
     std::cout << fmt::format("\n## {}\n\n", section.title);
@@ -128,7 +127,7 @@ void print_table(const std::vector<OptionReport>& options) {
     const bool fits = option.value.size() <= value;
     std::cout << fmt::format("{:<{}}  {:<{}}{}  {}\n    {}\n", option.variable, fits ? name : 0, option.value,
                              value, fits ? "" : "\n" + std::string(name + 2 + value, ' '), option.origin,
-                             wrapped(meaning, 4));
+                             wrapped_for_stdout(meaning, 4));
   }
 }
 
@@ -148,7 +147,7 @@ void define_options(CLI::App& app, OptionsArguments& arguments) {
   auto markdown = app.add_flag("--markdown", arguments.markdown,
                                "Print the documentation page docs/reference/options.md.");
   app.add_flag("--json", arguments.json, "Print JSON.")->excludes(markdown);
-  app.add_option("VARIABLE", arguments.variables, "Print these only.")
+  app.add_option("VARIABLE", arguments.variables, "Print only these options.")
       ->type_name("VARIABLE")
       ->check(suggested(variables_of(describe_options())))
       ->excludes(markdown);

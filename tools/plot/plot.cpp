@@ -53,9 +53,8 @@ void define_plot(CLI::App& app, PlotArguments& arguments) {
       ->type_name("NAME")
       ->check(suggested({"latency", "bandwidth", "rate", "time", "busbw", "overlap", "both"}))
       ->allow_extra_args(false);
-  app.add_option(
-         "--time", arguments.time,
-         "Of a trace only what happens from BEGIN to END after its start; us, ms or s follow a number.")
+  app.add_option("--time", arguments.time,
+                 "Draw only the part of a trace from BEGIN to END after its start, in us, ms or s.")
       ->type_name("BEGIN:END");
   set_up(app, "FILE... -o FILE | --terminal [options]",
          "  fairlead plot latency.json other.json -o latency.png\n"
@@ -108,7 +107,8 @@ int plot_command(const Words& words) {
     if (std::error_code error; !std::filesystem::exists(file, error))
       throw usage(fmt::format("cannot read {}: there is no such file", file));
   if (arguments.output.empty() && !arguments.terminal)
-    throw usage("where to draw? accepted: -o FILE.png, -o FILE.svg, -o FILE.pdf, -o FILE.html or --terminal");
+    throw usage(
+        "no output given; accepted: -o FILE.png, -o FILE.svg, -o FILE.pdf, -o FILE.html or --terminal");
 
   become(drawing_command(arguments));
 }

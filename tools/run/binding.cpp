@@ -14,6 +14,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <sstream>
 #include <string_view>
 
@@ -29,7 +30,7 @@ namespace {
 
 constexpr const char* between_entries = ", \t\r\n";
 constexpr const char* accepted_maps =
-    "accepted: GPUs by number or PCI address, as in 0,1,3,2, or a file that lists them";
+    "accepted: GPUs by number or PCI address, as in 0,1,3,2 or 0-3, or a file that lists them";
 const std::vector<std::string> policies = {"nearest", "round-robin", "compact", "spread"};
 
 bool is_ordinal(const std::string& entry) {
@@ -55,10 +56,25 @@ std::string read_map_file(const std::string& path) {
   return text;
 }
 
+// "0-3" or "3-0": the numbers between both; else the entry itself.
+Words numbers_of(const std::string& entry) {
+  const size_t dash = std::min(entry.find('-'), entry.size());
+  const std::string first = entry.substr(0, dash), last = entry.substr(std::min(dash + 1, entry.size()));
+  if (first.empty() || last.empty() || !is_ordinal(first) || !is_ordinal(last)) return {entry};
+  Words numbers;
+  const int end = std::stoi(last), step = std::stoi(first) <= end ? 1 : -1;
+  for (int number = std::stoi(first); number != end + step; number += step)
+    numbers.push_back(std::to_string(number));
+  return numbers;
+}
+
 Words map_of(const std::string& text) {
-  Words entries = split(text, between_entries);
-  auto known = [](const std::string& entry) { return is_ordinal(entry) || is_address(entry); };
-  if (entries.empty() || !std::all_of(entries.begin(), entries.end(), known)) return {};
+  Words entries;
+  for (const std::string& entry : split(text, between_entries))
+    for (const std::string& each : numbers_of(entry)) {
+      if (!is_ordinal(each) && !is_address(each)) return {};
+      entries.push_back(each);
+    }
   return entries;
 }
 
@@ -79,11 +95,12 @@ size_t gpu_of_map(const Topology& topology, const std::string& map, int local_ra
                                   : pci.size() >= end.size() && pci.substr(pci.size() - end.size()) == end;
     if (same) return i;
   }
-  const size_t last = topology.gpus.size() - 1;
+  std::set<int> shown;
+  for (const GpuPlace& gpu : topology.gpus) shown.insert(gpu.ordinal);
   throw usage(fmt::format(
       "--map: local rank {} is to take GPU {}, but {} shows this process {}; accepted: numbers or PCI "
       "addresses of these",
-      local_rank, entry, host_name(), last == 0 ? "GPU 0 alone" : fmt::format("GPUs 0 to {}", last)));
+      local_rank, entry, host_name(), gpus_in_words(shown) + (shown.size() == 1 ? " alone" : "")));
 }
 
 // Those that share most cores with a rank; all of them where none shares any.
@@ -139,11 +156,10 @@ Given give(const BindingArguments& arguments, const Topology& topology, const Jo
     }
     std::vector<size_t> near = candidates(topology, topology.mine);
     if (near.size() > 1 && job.local_rank == 0)
-      std::fprintf(
-          stderr,
-          "fairlead exec: not all ranks of %s came to tell their cores; GPUs are given in turn to those that "
-          "are equally near\n",
-          host_name().c_str());
+      std::fprintf(stderr,
+                   "fairlead exec: not all ranks of %s reported their cores in time; they take the GPUs that "
+                   "are equally near in turn\n",
+                   host_name().c_str());
     given.gpus.assign(static_cast<size_t>(known), near[static_cast<size_t>(job.local_rank) % near.size()]);
     return given;
   }
@@ -168,13 +184,13 @@ Cpus cores_near(const Topology& topology, const Given& given, const Job& job) {
   if (near.empty())
     throw usage(
         fmt::format("--bind-cores: none of the cores {} that the launcher gave local rank {} is near GPU {} "
-                    "(cores {}); leave the ranks unbound, or --bind-cores out",
+                    "(cores {}); do not bind the ranks, or omit --bind-cores",
                     to_text(topology.mine), job.local_rank, gpu.ordinal, to_text(gpu.near)));
   if (topology.bound()) return near;
   if (job.local_size < 0)
     throw usage(
-        fmt::format("--bind-cores: {} does not tell how many ranks share this node; let it bind them, and "
-                    "leave --bind-cores out",
+        fmt::format("--bind-cores: {} does not report how many ranks share this node; let it bind them, and "
+                    "omit --bind-cores",
                     job.launcher));
   size_t sharers = 0, place = 0;
   for (size_t rank = 0; rank < given.gpus.size(); ++rank) {
@@ -249,21 +265,19 @@ bool is_map(const std::string& text) {
 }
 
 void define_binding(CLI::App& app, BindingArguments& arguments) {
-  app.add_flag(
-      "--visible", arguments.visible,
-      "Show each rank one GPU only, for programs that never choose theirs. The next options do so, too.");
-  app.add_option(
-         "--gpu", arguments.policy,
-         "Which GPU. nearest: the one nearest to the rank's cores; ranks that have several GPUs equally near "
-         "take them in turn. round-robin: local rank modulo the number of GPUs. compact: neighbours on the "
-         "same or the next GPU, first of all of the same package. spread: as far apart as can be. With "
-         "--visible alone: nearest.")
+  app.add_flag("--visible", arguments.visible,
+               "Make only one GPU visible to each rank, for programs that do not choose one. The next three "
+               "options do so, too.");
+  app.add_option("--gpu", arguments.policy,
+                 "How the GPU is chosen. nearest: the one nearest to the rank's cores; ranks with several "
+                 "equally near GPUs take them in turn. round-robin: local rank modulo the number of GPUs. "
+                 "compact: neighbouring ranks on the same or the next GPU, preferably of the same package. "
+                 "spread: as far apart as possible. With --visible alone: nearest.")
       ->type_name("POLICY")
       ->check(one_of(policies));
-  app.add_option(
-         "--map", arguments.map,
-         "The GPU of each local rank, by number or PCI address, as in 0,1,3,2; or a file that holds them, as "
-         "`fairlead matrix` writes. Begins anew where there are more ranks.")
+  app.add_option("--map", arguments.map,
+                 "The GPU of each local rank, by number or PCI address, as in 0,1,3,2 or 0-3; or a file that "
+                 "lists them, as `fairlead matrix` writes it. The list starts over if there are more ranks.")
       ->type_name("GPU,...|FILE")
       ->check(CLI::Validator(
           [](const std::string& text) {
@@ -273,20 +287,21 @@ void define_binding(CLI::App& app, BindingArguments& arguments) {
           ""));
   app.add_flag("--bind-cores", arguments.bind_cores,
                "Bind each rank to its share of the cores near its GPU.");
-  app.add_flag("--print-binding", arguments.print,
-               "Each rank says on stderr which cores and which GPU it has.");
+  app.add_flag("--print-binding", arguments.print, "Each rank prints its cores and its GPU on stderr.");
 }
 
 void check_binding(BindingArguments& arguments) {
   if (arguments.map.empty()) return;
-  if (!arguments.policy.empty()) throw usage("--map excludes --gpu: a map says itself who takes which GPU");
+  if (!arguments.policy.empty())
+    throw usage("--map and --gpu exclude each other: a map already chooses the GPUs");
   if (!map_of(arguments.map).empty()) return;
   std::string file = arguments.map;
   std::string text = read_map_file(file);
   Words entries = map_of(text);
   if (entries.empty() || lacks_entry(text))
     throw usage(fmt::format(
-        "--map: {} does not list GPUs; accepted: numbers or PCI addresses, blanks or a comma between", file));
+        "--map: {} does not list GPUs; accepted: numbers or PCI addresses, with blanks or a comma between",
+        file));
   arguments.map.clear();
   for (const std::string& entry : entries) arguments.map += (arguments.map.empty() ? "" : ",") + entry;
 }
@@ -329,8 +344,8 @@ void bind_rank(const BindingArguments& arguments, bool is_rank) {
   auto job = job_from_environment();
   if (!job || job->local_rank < 0)
     throw usage(
-        fmt::format("no launcher tells this process which rank of its node it is, {}; start it with mpirun, "
-                    "mpiexec, srun or flux",
+        fmt::format("no launcher has told this process which rank of its node it is, {}; start it with "
+                    "mpirun, mpiexec, srun or flux",
                     arguments.gives_gpu() ? "so no GPU can be chosen for it"
                     : arguments.print     ? "which --print-binding says"
                                           : "which --json writes"));

@@ -14,6 +14,7 @@
 
 #include "bench/machine.h"
 #include "common/failure.h"
+#include "common/words.h"
 
 namespace fairlead::tools {
 
@@ -29,14 +30,7 @@ Cpus cpus_of(const std::string& list) {
 }
 
 std::string to_text(const Cpus& cpus) {
-  std::string text;
-  for (auto cpu = cpus.begin(); cpu != cpus.end();) {
-    int first = *cpu, last = first;
-    while (++cpu != cpus.end() && *cpu == last + 1) last = *cpu;
-    text += (text.empty() ? "" : ",") + std::to_string(first);
-    if (last > first) text += "-" + std::to_string(last);
-  }
-  return text;
+  return ranges_in_words(cpus);
 }
 
 Cpus common(const Cpus& a, const Cpus& b) {

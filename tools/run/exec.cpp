@@ -37,13 +37,12 @@ std::string choose_abi(const Program& program, const std::string& asked) {
 
 void define_exec(CLI::App& app, ExecArguments& arguments) {
   app.add_option("--mpi", arguments.mpi,
-                 "MPI ABI: openmpi, mpich or abi. Left out, the MPI the program is linked with.")
+                 "MPI ABI: openmpi, mpich or abi. Default: that of the MPI that the program is linked with.")
       ->type_name("ABI")
       ->check(one_of(mpi_abis));
-  app.add_flag(
-      "--any-launcher", arguments.any_launcher,
-      "Go on under the launcher of another MPI than the program's, where each process is a job of one "
-      "rank.");
+  app.add_flag("--any-launcher", arguments.any_launcher,
+               "Continue even under the launcher of another MPI than the program's, where each process is a "
+               "job of one rank.");
   define_binding(app, arguments.binding);
   app.add_option(
          "--json", arguments.binding.json,
@@ -57,7 +56,7 @@ void define_exec(CLI::App& app, ExecArguments& arguments) {
 
 int exec_command(const Words& words) {
   CLI::App app(
-      "Become one rank of an MPI program with Fairlead loaded; for use under mpirun, mpiexec, srun or flux.",
+      "Run one rank of an MPI program with Fairlead loaded; for use under mpirun, mpiexec, srun or flux.",
       "fairlead exec");
   ExecArguments arguments;
   define_exec(app, arguments);

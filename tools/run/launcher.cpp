@@ -142,8 +142,8 @@ Launcher launcher_named(const std::string& name) {
   auto launcher = recognise_launcher(path);
   if (!launcher)
     throw usage(
-        fmt::format("--mpi: {} is no launcher that answers --version as Open MPI, MPICH, Intel MPI, PALS, "
-                    "Slurm or Flux do",
+        fmt::format("--mpi: {} is not a known launcher: its --version is not that of Open MPI, MPICH, Intel "
+                    "MPI, PALS, Slurm or Flux",
                     path));
   return *launcher;
 }
@@ -257,8 +257,8 @@ Words pmi_words(const Launcher& launcher, const std::string& abi, const Program&
   const std::string kind = by_cray ? pmi_of_cray : by_pmix ? "pmix" : usual.substr(option.size() + 1);
   if (has("none") && !has(kind.c_str()))
     throw usage(
-        fmt::format("{} has no {} ({} {}), by which ranks of {} usually find each other; leave its name out "
-                    "of --mpi for the launcher of that MPI, or say what it takes: --launcher-args '{}=...'",
+        fmt::format("{} has no {} ({} {}), which ranks of {} usually need to find each other; omit --mpi to "
+                    "use the launcher of that MPI, or name another one:  --launcher-args '{}=...'",
                     launcher.path, kind, launcher.path, pmi->list, abi, option));
   return {option + "=" + kind};
 }

@@ -21,23 +21,23 @@ struct Word {
 };
 constexpr Word known[] = {
     {"hostfile", "--hostfile,--machinefile", "FILE",
-     "The nodes to start ranks on, as the launcher reads them."},
+     "A file of nodes to start ranks on, in the launcher's format."},
     {"host", "-H,--host,--hosts", "LIST", "The nodes to start ranks on."},
-    {"ppn", "--ppn,--npernode", "N", "Ranks of each node."},
+    {"ppn", "--ppn,--npernode", "N", "Ranks on each node."},
     {"map-by", "--map-by", "POLICY", "How the launcher places ranks."},
     {"rank-by", "--rank-by", "POLICY", "How the launcher numbers ranks."},
     {"bind-to", "--bind-to", "POLICY", "What the launcher binds ranks to, before --gpu and --bind-cores."},
-    {"wdir", "--wdir", "FOLDER", "Working folder of the ranks; PROGRAM is looked up in this one."},
+    {"wdir", "--wdir", "FOLDER", "Working folder of the ranks; PROGRAM is looked up in the current one."},
 };
 
 struct OtherWord {
   const char *words, *answer;  // words with blanks between
 };
 constexpr OtherWord other_words[] = {
-    {"-N -perhost --perhost", "--ppn N is the number of ranks of each node"},
+    {"-N -perhost --perhost", "--ppn N is the number of ranks on each node"},
     {"-f", "--hostfile FILE names the nodes"},
     {"-env --env", "--genv NAME VALUE sets a variable for the ranks"},
-    {"-oversubscribe --oversubscribe", "it is added already where the launcher has it"},
+    {"-oversubscribe --oversubscribe", "it is added by default if the launcher has it"},
 };
 
 }  // namespace
@@ -56,8 +56,9 @@ void define_launcher_words(CLI::App& app, LauncherWords& words) {
            word.names, [&words, key](const std::string& value) { words.values[key] = value; }, word.help)
         ->type_name(word.type);
   }
-  app.add_option("-x", words.exported,
-                 "A variable for the ranks, with its value here or the one given. May be repeated.")
+  app.add_option(
+         "-x", words.exported,
+         "A variable for the ranks, with the value given or that of the environment. May be repeated.")
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false);
   app.add_option("--genv", words.set, "The same, as two words. May be repeated.")

@@ -201,7 +201,7 @@ Words mpi_libraries_in(const std::string& folder, const std::string& abi) {
 std::optional<OtherMpi> other_mpi(const std::string& used, const std::string& meant) {
   std::error_code error;
   if (used.empty() || meant.empty() || std::filesystem::equivalent(used, meant, error)) return std::nullopt;
-  return OtherMpi{fmt::format("by {}, not by {}: what follows is about the former", used, meant),
+  return OtherMpi{fmt::format("through {}, not through {}: all results are about the former", used, meant),
                   "build Fairlead with the MPI that is meant: cmake -DFAIRLEAD_MPICC=/path/to/mpicc"};
 }
 

@@ -56,19 +56,19 @@ void take_library_beside(Plan& plan, bool named, Program& program) {
   std::string why;
   if (!beside.other.empty() &&
       abi_of_library(std::filesystem::path(beside.other).filename().string()) != program.abi)
-    why = fmt::format("not by {}, which has another ABI", beside.other);
+    why = fmt::format("not through {}, which has another ABI", beside.other);
   else if (!beside.other.empty())
     why = fmt::format(
-        "not by {0}, whose name it does not ask for; link it with that, or make a link: ln -s {0} "
-        "FOLDER/{1}, and give LD_LIBRARY_PATH=FOLDER",
+        "not through {0}: the program asks for another name; link it with that library, or make a link: ln "
+        "-s {0} FOLDER/{1}, and set LD_LIBRARY_PATH=FOLDER",
         beside.other, program.mpi_soname);
   else if (!plan.folders.empty() && !linked.empty() && program.mpi_library == linked)
     why = fmt::format(
-        "not by that of {}: the program's RPATH comes before LD_LIBRARY_PATH; link it with "
+        "not through that of {}: the program's RPATH precedes LD_LIBRARY_PATH; link it with "
         "-Wl,--enable-new-dtags",
         plan.launcher.path);
   if (!why.empty() && !program.mpi_library.empty())
-    say(fmt::format("fairlead run: messages go by {}, {}", program.mpi_library, why));
+    say(fmt::format("fairlead run: messages go through {}, {}", program.mpi_library, why));
 }
 
 Plan make_plan(Program& program, const Words& words, const RunArguments& arguments) {
@@ -97,9 +97,10 @@ Plan make_plan(Program& program, const Words& words, const RunArguments& argumen
                                                 fmt::join(mpi_abis, "|"), line)));
     }
     if (given->kind->abis.empty())
-      throw usage(fmt::format(
-          "{} starts any MPI, and {} does not tell which it loads; use: {} fairlead exec --mpi ABI {}",
-          given->path, program.path, given->path, program.path));
+      throw usage(
+          fmt::format("{} starts ranks of any MPI, and it is unknown which MPI {} loads; use: {} fairlead "
+                      "exec --mpi ABI {}",
+                      given->path, program.path, given->path, program.path));
     plan.abi = given->kind->abis.front();
   }
   if (plan.abi.empty())
@@ -108,7 +109,7 @@ Plan make_plan(Program& program, const Words& words, const RunArguments& argumen
                     program.path, fmt::join(mpi_abis, "|")));
   if (given && !starts(*given, plan.abi))
     throw usage(fmt::format(
-        "{} is the launcher of {}, but {} is linked with {} ({}), an ABI that this MPI has no library of",
+        "{} is the launcher of {}, but {} is linked with {} ({}), and this MPI has no library of that ABI",
         given->path, given->kind->name, program.path, plan.abi,
         program.mpi_library.empty() ? program.mpi_soname : program.mpi_library));
   plan.launcher = given ? *given
@@ -162,17 +163,14 @@ void explain_death(int code, int signals, bool preloaded, const std::string& doc
                   number, strsignal(number));
   if (preloaded)
     words += fmt::format(
-        ". Fairlead was loaded: if a device pointer did it, host code of the program used it, or it went "
-        "round "
-        "Fairlead; `{}` proves whether Fairlead is live in its ranks, and FAIRLEAD_LOG=info "
-        "says "
+        ". Fairlead was loaded: if a device pointer is the cause, host code of the program used it, or it "
+        "bypassed Fairlead; `{}` checks whether Fairlead is active in its ranks, and FAIRLEAD_LOG=info shows "
         "what it does",
         doctor);
   else
     words += fmt::format(
-        ", as an MPI without GPU support ends when it is given a device pointer. Fairlead was not loaded: "
-        "run it "
-        "without --no-preload, or ask `{}` what this MPI can do",
+        ", as happens if an MPI without GPU support is given a device pointer. Fairlead was not loaded: run "
+        "the program without --no-preload, or see with `{}` what this MPI can do",
         doctor);
   say(words);
 }
@@ -256,14 +254,13 @@ bool ranks_may_be_elsewhere(const RunArguments& arguments) {
 }
 
 void define_run(CLI::App& app, RunArguments& arguments) {
-  app.add_option("-n,--ranks,--np", arguments.ranks, "Number of ranks; -np N too.")
+  app.add_option("-n,--ranks,--np", arguments.ranks, "Number of ranks; also -np N.")
       ->type_name("N")
       ->check(whole_number(1, 1 << 20));
-  app.add_option(
-         "--mpi", arguments.mpi,
-         "MPI to use: openmpi, mpich, abi, or the path of a launcher, whose MPI then takes the place of the "
-         "one the program is linked with. Left out, that one decides; for scripts, the first launcher on "
-         "PATH.")
+  app.add_option("--mpi", arguments.mpi,
+                 "MPI to use: openmpi, mpich, abi, or the path of a launcher, whose MPI then replaces the "
+                 "one that the program is linked with. Default: the MPI that the program is linked with; for "
+                 "scripts, that of the first launcher on PATH.")
       ->type_name("MPI")
       ->check(suggested({"openmpi", "mpich", "abi", "@file"}));
   define_binding(app, arguments.binding);
@@ -274,14 +271,15 @@ void define_run(CLI::App& app, RunArguments& arguments) {
           ->type_name("FILE");
   define_settings(app, arguments);
   app.add_flag("--dry-run", arguments.dry_run,
-               "Print the command, and as comments the variables that ranks on GPUs like this node's set, "
-               "and stop.")
+               "Print the command, and as comments the variables that ranks set on GPUs like those of this "
+               "node, and exit.")
       ->excludes(json);
-  app.add_option("--launcher-args", arguments.launcher_args,
-                 fmt::format("More words for the launcher, in one argument, split as a shell does. May be "
-                             "repeated. Of itself {}; a word given here takes its place, as in "
-                             "'--bind-to core'.",
-                             arguments_added()))
+  app.add_option(
+         "--launcher-args", arguments.launcher_args,
+         fmt::format(
+             "More options for the launcher, in one argument that is split as by a shell. May be repeated. "
+             "By default {}; an option given here replaces the default, as in '--bind-to core'.",
+             arguments_added()))
       ->type_name("WORDS")
       ->check(words_for_a_shell())
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -346,7 +344,7 @@ int run_command(const Words& words) {
       return word == "-n" || word == "-np" || word == "--np" || word == "--ranks";
     });
     throw usage(fmt::format("the number of ranks, -n N, is missing{}; {}",
-                            behind ? " before the program: what follows the program is the program's" : "",
+                            behind ? " before the program: everything after the program belongs to it" : "",
                             form));
   }
   if (program.empty()) throw usage(fmt::format("no PROGRAM given; {}", form));

@@ -14,32 +14,31 @@ namespace fairlead::tools {
 
 void define_settings(CLI::App& app, Settings& settings) {
   app.add_option("--sim", settings.sim,
-                 "Run on N simulated GPUs instead of real ones; programs reach those by fairlead/device.h.")
+                 "Run on N simulated GPUs instead of real ones; programs use them through fairlead/device.h.")
       ->type_name("N")
       ->check(whole_number(1, 64));
   app.add_flag_callback(
       "--no-preload", [&settings] { settings.preload = false; },
-      "Run the program without Fairlead, all else the same.");
+      "Run the program without Fairlead, with everything else unchanged.");
   app.add_flag_callback(
       "--no-variables", [&settings] { settings.variables = false; },
-      "Leave the variables alone by which programs ask whether MPI takes device memory; otherwise those that "
-      "are not set say yes in ranks with GPUs.");
-  app.add_option(
-         "--tool", settings.tools,
-         "Load LIBRARY before Fairlead: a profiler then counts the MPI calls of the program, not those that "
-         "Fairlead makes for them. May be given again.")
+      "Do not set the variables by which programs ask whether the MPI accepts device memory. By default, "
+      "those that are not set are set to yes in ranks with GPUs.");
+  app.add_option("--tool", settings.tools,
+                 "Load LIBRARY before Fairlead: a profiler then counts the MPI calls of the program, not "
+                 "those that Fairlead makes. May be repeated.")
       ->type_name("LIBRARY")
       ->allow_extra_args(false);
   app.add_flag("--stats", settings.stats,
-               "At the end, print what the MPI calls and device messages of all ranks took; a rank that gets "
-               "SIGUSR1 prints its own so far.");
-  app.add_option("--stats-file", settings.stats_file, "Write the same to FILE as JSON.")->type_name("FILE");
+               "At the end, print the times of the MPI calls and device messages of all ranks; a rank that "
+               "receives SIGUSR1 prints its own so far.");
+  app.add_option("--stats-file", settings.stats_file, "Write these statistics to FILE as JSON.")
+      ->type_name("FILE");
   app.add_option("--trace", settings.trace, "Write a trace of the whole job to FILE, for ui.perfetto.dev.")
       ->type_name("FILE");
-  app.add_option(
-         "--progress", settings.progress_s,
-         "Every N seconds the first rank says on stderr what it has done so far, and which MPI call it has "
-         "been in for long.")
+  app.add_option("--progress", settings.progress_s,
+                 "Every N seconds the first rank prints on stderr what it has done so far, and the MPI call "
+                 "that it has been in for long.")
       ->type_name("N")
       ->check(whole_number(1, 86400));
   app.add_option(
@@ -65,7 +64,7 @@ void check_settings(const Settings& settings) {
   for (auto [option, given] : recorded)
     if (given && !settings.preload)
       throw usage(fmt::format(
-          "{} is what Fairlead tells, and --no-preload runs the program without it; accepted: one of the two",
+          "{} needs Fairlead, and --no-preload runs the program without it; accepted: one of the two",
           option));
 }
 

@@ -34,7 +34,7 @@ class Contexts {
     forget();
     ++entry.number;
     entry.id = 0;
-    log_line(LogLevel::info, "device %d was reset: what was kept for it is made anew", device);
+    log_line(LogLevel::info, "device %d was reset: what was kept for it is created again", device);
   }
 
   // May the context have ended since the last allocation that this function was called for? An older one

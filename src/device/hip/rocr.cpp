@@ -29,7 +29,7 @@ void Rocr::bind() {
     if (!library || !pointer_info_.bind(library)) {
       log_line(LogLevel::warn,
                "device memory is not shared between processes: this process has no libhsa-runtime64.so, "
-               "which tells what memory may be; messages are staged");
+               "which reports which memory may be; messages are staged");
       return;
     }
   }

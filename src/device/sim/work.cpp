@@ -135,7 +135,7 @@ Error Simulator::resolve(const void* address, size_t bytes, End* end) {
   *end = {const_cast<char*>(static_cast<const char*>(address)), memory_.find(address)};
   if (!end->block) {
     if (memory_.in_region(address))
-      return fail(Error::invalid_value, "%p is no memory of the GPU, or was freed", address);
+      return fail(Error::invalid_value, "%p is not memory of the GPU, or was freed", address);
     return Error::none;
   }
   size_t offset = reinterpret_cast<uintptr_t>(address) - end->block->base;

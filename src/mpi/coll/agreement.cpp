@@ -45,7 +45,7 @@ void agree_on_nccl(int world_rank) {
   real.Allreduce(&mine, &least, sizeof mine / sizeof(int), MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   if (least.without == INT_MAX) return coll::use_nccl(library, {least.release, least.shares_gpus != 0});
   if (least.without == world_rank)
-    log_line(LogLevel::warn, "no collective is by NCCL: %s; they take other algorithms", reason.c_str());
+    log_line(LogLevel::warn, "NCCL is disabled: %s; collectives use other algorithms", reason.c_str());
 }
 
 void agree_on_algorithms(int world_rank) {

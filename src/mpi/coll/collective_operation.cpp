@@ -315,7 +315,7 @@ void CollectiveOperation::go_on_waiting() {
            "rank %d has been waiting in collective %llu of a communicator of %d ranks for %d s; %s%s",
            state_->world_rank(state_->position().rank), static_cast<unsigned long long>(number_),
            state_->position().size, seconds,
-           ranks.empty() ? all_there : "not there yet: ", ranks_in_words(ranks).c_str());
+           ranks.empty() ? all_there : "not arrived yet: ", ranks_in_words(ranks).c_str());
 }
 
 void CollectiveOperation::lose() {

@@ -433,7 +433,7 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
   if (position.rank == 0 && log_enabled(LogLevel::trace))
     log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s", position.size,
              static_cast<unsigned long long>(bytes), coll::row_of(family).name.data(),
-             coll::row_of(algorithm).name.data(), nccl_first ? ", if it cannot be by NCCL" : "");
+             coll::row_of(algorithm).name.data(), nccl_first ? ", if NCCL cannot run it" : "");
   if (coll::is_staged(algorithm)) return false;
   work->by_kernel = coll::row_of(algorithm).name != "engine";
   work->receives_in_own_memory = writes >= 0 && writes_ordinary;

@@ -68,9 +68,9 @@ int raise_file_error(MPI_File file, int code, const std::string& about) {
 
 std::string why_no_progress_thread() {
   if (!engine().threads())
-    return "it needs MPI_THREAD_MULTIPLE, which this MPI was not asked for or does not give; ask for it in "
+    return "it needs MPI_THREAD_MULTIPLE, which was not requested or is not provided; request it in "
            "MPI_Init_thread, or set FAIRLEAD_PROGRESS_THREAD=on";
-  return progress_thread().exists() ? "" : "it needs a thread, and the process may have no more of them";
+  return progress_thread().exists() ? "" : "it needs a thread, and the process cannot create another one";
 }
 
 MPI_Comm comm_of_no_object() {

@@ -64,7 +64,7 @@ void ProgressThread::allow_host_calls(bool threads) {
   if (windows_ > 0 && threads) wake();
   if (wants_threads() && !threads)
     log_line(
-        LogLevel::warn, "%s, but this MPI does not give MPI_THREAD_MULTIPLE; %s",
+        LogLevel::warn, "%s, but this MPI does not provide MPI_THREAD_MULTIPLE; %s",
         options().progress_thread ? "FAIRLEAD_PROGRESS_THREAD is on" : "the program uses MPI on GPU streams",
         options().progress_thread ? "messages and windows make progress in MPI calls only"
                                   : "MPIX_Stream_comm_create will fail");

@@ -92,10 +92,9 @@ bool f08_hands_over_descriptors() {
   static const bool descriptors = [] {
     const bool found = next_function("ompi_send_wrapper_f08");  // Open MPI after 5 has it
     if (found && intercepting())
-      log_line(
-          LogLevel::warn,
-          "the module mpi_f08 of this Open MPI hands over array descriptors, which Fairlead does not read: "
-          "device buffers in it are not handled; use the module mpi");
+      log_line(LogLevel::warn,
+               "the module mpi_f08 of this Open MPI passes array descriptors, which Fairlead does not "
+               "support: device buffers in it are not handled; use the module mpi");
     return found;
   }();
   return descriptors;

@@ -257,10 +257,11 @@ void note_launcher() {
   if (!launched) return;
   const Pmi* pmi = find_pmi(launched->launcher, own_abi);
   const std::string own_launcher = std::string("the launcher of this MPI") + launcher_of_own_abi();
-  remedy_for_one_rank = !pmi ? "start them with " + own_launcher
-                        : pmi->offered()
-                            ? "this MPI does not know the PMI that it offers; try another, or " + own_launcher
-                            : std::string("start them with ") + pmi->command;
+  remedy_for_one_rank =
+      !pmi ? "start them with " + own_launcher
+      : pmi->offered()
+          ? "this MPI does not support the PMI that it offers; try another one, or " + own_launcher
+          : std::string("start them with ") + pmi->command;
 }
 
 // An MPI that does not find the other processes of its launcher believes to be the whole job, and its program

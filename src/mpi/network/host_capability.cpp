@@ -50,7 +50,7 @@ void conclude() {
   const std::string& wrong = trial->wrong();
   if (result == Result::right && trial->first())
     log_line(LogLevel::info,
-             "device messages between nodes are handed to the host MPI: %s, and known bytes in device memory "
+             "device messages between nodes are passed to the host MPI: %s, and known bytes in device memory "
              "of %d nodes arrived right",
              words, trial->nodes());
   if ((result == Result::left || result == Result::missing) && trial->first())
@@ -61,8 +61,8 @@ void conclude() {
   if (result == Result::wrong && (trial->first() || !wrong.empty()))
     log_line(trial->first() ? LogLevel::warn : LogLevel::info,
              "the host MPI claims that it handles device memory (%s), but %s; device messages between nodes "
-             "are staged through host memory; FAIRLEAD_NETWORK=staged leaves the trial out",
-             words, wrong.empty() ? "messages of other nodes did not arrive right" : wrong.c_str());
+             "are staged through host memory; FAIRLEAD_NETWORK=staged skips the trial",
+             words, wrong.empty() ? "messages of other nodes arrived with wrong bytes" : wrong.c_str());
 }
 
 // A hook of the engine, whose lock is held.
@@ -122,8 +122,8 @@ void begin_in_init() {
   if (!all) {
     if (trial->first())
       log_line(LogLevel::info,
-               "the host MPI says that it handles device memory (%s); that is tried at the first "
-               "device messages, because not every node uses a GPU in MPI_Init",
+               "the host MPI says that it handles device memory (%s); the first device messages will test "
+               "it, because not every node uses a GPU in MPI_Init",
                claim.words.c_str());
     detail::awaits_device = true;
     return;
@@ -149,7 +149,7 @@ void open_capability() {
   PMPI_Comm_rank(communicator(), &rank);
   if (any.native && (any.staged || any.automatic) && rank == 0)
     log_line(LogLevel::warn,
-             "FAIRLEAD_NETWORK is native on some ranks only, so %s; set it for all ranks alike",
+             "FAIRLEAD_NETWORK is native on some ranks only, so %s; set the same value on all ranks",
              any.staged ? "device messages between nodes are staged" : "the host MPI is tried as with auto");
   if (any.staged) return;
   if (!any.automatic) return decide(HostPath::asserted);

@@ -388,8 +388,8 @@ void discard_unclaimed() {
     }
     int bytes = static_cast<int>(byte_count(status));
     real.Mrecv(nowhere(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-    log_line(LogLevel::debug, "%d bytes of a message from rank %d that nobody received are discarded", bytes,
-             status.MPI_SOURCE);
+    log_line(LogLevel::debug, "%d bytes of a message from rank %d that was never received are discarded",
+             bytes, status.MPI_SOURCE);
   }
 }
 

@@ -117,7 +117,7 @@ std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
     return nullptr;
   };
   if (gpu->adopt_stream(native, &made->stream_, &made->device_) != Error::none)
-    return because("its value is no stream of this process");
+    return because("its value is not a stream of this process");
   if (!gpu->has_word_operations(made->device_)) return because("its GPU cannot wait for words in memory");
   prepare_progress(made->device_);
   made->reached_ = take_word(made->device_);

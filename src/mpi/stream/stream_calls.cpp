@@ -87,7 +87,8 @@ int create(MPI_Info info, StreamHandle* stream) {
   const std::string type = value_of(info, "type"), value = value_of(info, "value");
   const char* name = "MPIX_Stream_create";
   if (!is_of_gpu(type) || !intercepting())
-    return ask_host(name, "the info key \"type\" must be cudaStream_t or hipStream_t, and a GPU be in use",
+    return ask_host(name,
+                    "the info key \"type\" must be cudaStream_t or hipStream_t, and a GPU must be in use",
                     info, stream);
   const bool amd = device::runtime() && std::strcmp(device::runtime()->name(), "rocm") == 0;
   if (!device::runtime() || (type == "hipStream_t") != amd)

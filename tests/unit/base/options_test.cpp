@@ -151,7 +151,7 @@ TEST(Options, variables_of_host_mpis_are_no_options) {
 TEST(Options, forced_provider_that_is_not_there_is_named_with_the_remedy) {
   // An empty library path hides nothing that is installed, so ask for a device list that hides every GPU.
   std::string text = printed_with("FAIRLEAD_DEVICE=cuda CUDA_VISIBLE_DEVICES=");
-  EXPECT_TRUE(has(text, "FAIRLEAD_DEVICE=cuda cannot be had: "));
+  EXPECT_TRUE(has(text, "FAIRLEAD_DEVICE=cuda is unavailable: "));
   EXPECT_TRUE(has(text, "FAIRLEAD_DEVICE=auto"));
   EXPECT_TRUE(has(text, "provider none"));
   text = printed_with("FAIRLEAD_DEVICE=none");

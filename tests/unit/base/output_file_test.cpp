@@ -60,10 +60,10 @@ TEST_F(Output, is_not_made_by_looking) {
 
 TEST_F(Output, waits_for_no_reader_of_a_pipe) {
   ASSERT_EQ(mkfifo(file("pipe").c_str(), 0600), 0);
-  EXPECT_EQ(why_unwritable(file("pipe")), "it is no regular file");
+  EXPECT_EQ(why_unwritable(file("pipe")), "it is not a regular file");
   EXPECT_EQ(write_file(file("pipe"), "text"), "it has no reader");
   const int reader = open(file("pipe").c_str(), O_RDONLY | O_NONBLOCK);
-  EXPECT_EQ(refusal(file("pipe")), "it is no regular file") << "its reader may stop reading";
+  EXPECT_EQ(refusal(file("pipe")), "it is not a regular file") << "its reader may stop reading";
   close(reader);
 }
 

@@ -263,7 +263,7 @@ void require_gpu(const BenchArguments& arguments, bool needs_device) {
       "{}{}: {}", arguments.name_in_refusals(),
       nccl ? "--via nccl: NCCL needs CUDA or ROCm GPUs"
            : fmt::format(
-                 "{} ({} or FAIRLEAD_DEVICE=sim simulates GPUs, with times that mean nothing{})",
+                 "{} ({} or FAIRLEAD_DEVICE=sim simulates GPUs, whose timings are not valid{})",
                  wanted == "auto" ? device::words_for_unusable_gpus() : fmt::format("no {} GPU here", wanted),
                  arguments.kind->id == Benchmark::matrix ? "--sim 4" : "--sim N", how_to_get_gpus()),
       why));
@@ -272,16 +272,16 @@ void require_gpu(const BenchArguments& arguments, bool needs_device) {
 void check_ranks(const BenchArguments& arguments, int ranks) {
   const BenchmarkKind& kind = *arguments.kind;
   if (kind.in_pairs() && ranks % 2)
-    throw usage(fmt::format("{}: {} rank{} not accepted; accepted: 2 ranks, or another even number",
-                            kind.name, ranks, ranks == 1 ? " is" : "s are"));
+    throw usage(fmt::format("{}: needs an even number of ranks, got {}", kind.name, ranks));
   if (arguments.raw && ranks != 2)
-    throw usage(fmt::format("{}: --raw compares the copies of one pair; accepted: 2 ranks", kind.name));
+    throw usage(fmt::format("{}: --raw compares the copies of one pair; needs exactly 2 ranks, got {}",
+                            kind.name, ranks));
   if (const int exact = kind.exact_ranks(); exact && ranks != exact)
-    throw usage(fmt::format("{}: {} rank{} not accepted; accepted: {} rank{}", kind.name, ranks,
-                            ranks == 1 ? " is" : "s are", exact, exact == 1 ? "" : "s"));
+    throw usage(
+        fmt::format("{}: needs exactly {} rank{}, got {}", kind.name, exact, exact == 1 ? "" : "s", ranks));
   if (ranks < 2 && !kind.collective && !kind.exact_ranks() && kind.id != Benchmark::init &&
       kind.id != Benchmark::file)
-    throw usage(fmt::format("{}: 1 rank has no partner; accepted: 2 ranks or more", kind.name));
+    throw usage(fmt::format("{}: needs at least 2 ranks, got 1", kind.name));
   if (arguments.root >= ranks)
     throw usage(fmt::format("{}: -k: there is no rank {} in {} rank{}", kind.name, arguments.root, ranks,
                             ranks == 1 ? "" : "s"));

@@ -33,9 +33,9 @@ const OptionGroup time_of_window = iterations(usual_windows);
 
 const OptionGroup at_once = number(window_size, &A::window, 1, 65536, "Messages in flight at once.");
 
-const OptionGroup placed = all_of({arrivals, placement_option,
-                                   option("--offset", "BYTES", &A::offset_text,
-                                          "Bytes by which messages start late in their aligned buffers.")});
+const OptionGroup placed = all_of(
+    {arrivals, placement_option,
+     option("--offset", "BYTES", &A::offset_text, "Offset of messages in their aligned buffers, in bytes.")});
 // NCCL has no requests to start again.
 const OptionGroup carried = all_of({placed, [](CLI::App& app, BenchArguments& a) {
                                       if (!a.kind->persistent) via_option(app, a);
@@ -92,15 +92,14 @@ const OptionGroup enqueue_options =
             number("--rounds", &A::rounds, 1, 1000, "Chains of each size; medians over them."), arrivals,
             rank_options});
 
-const OptionGroup posted_options = all_of(
-    {preset(&A::size_range, "256:16k"),
-     size_range(
-         "-N,--messages",
-         "Messages that are under way at once, doubling from MIN to MAX; k and m may follow a number."),
-     preset(&A::iterations, 5),
-     number("-i,--iterations", &A::iterations, 1, most_iterations,
-            "Timed iterations of each number of messages."),
-     placement_option, rank_options});
+const OptionGroup posted_options =
+    all_of({preset(&A::size_range, "256:16k"),
+            size_range("-N,--messages",
+                       "Messages in flight at once, doubling from MIN to MAX; k and m may follow a number."),
+            preset(&A::iterations, 5),
+            number("-i,--iterations", &A::iterations, 1, most_iterations,
+                   "Timed iterations of each number of messages."),
+            placement_option, rank_options});
 
 const CLI::Validator any_number = whole_number(std::numeric_limits<int64_t>::min());
 const OptionGroup pairs_options = all_of(
@@ -110,7 +109,7 @@ const OptionGroup pairs_options = all_of(
      option("ALLOCATOR", "ALLOCATOR", &A::allocator,
             "d: device memory, h: pinned host memory, a: posix_memalign, any other letter: malloc; capitals, "
             "too."),
-     option("MISALIGN", "MISALIGN", &A::misalign, "Longs by which the buffers start late; 0 or less: none.",
+     option("MISALIGN", "MISALIGN", &A::misalign, "Offset of the buffers in longs; 0 or less: none.",
             any_number),
      option("--bytes", "SIZE", &A::packed_text,
             "All messages of a row together in bytes, in place of COUNT; k, m and g may follow.", {}, ""),
@@ -130,10 +129,9 @@ const OptionGroup all_pairs_options = all_of({every_two, full_of_several, rank_o
 const OptionGroup matrix_options = all_of(
     {every_two,
      repeated("--way", &A::ways, all_matrix_ways,
-              "What to measure: mpi, messages of ranks with Fairlead; engine, the driver's copy; kernel, "
-              "a copy by the GPU's cores; mpi-blit and engine-blit, the first two in processes whose driver "
-              "copies by "
-              "kernels (AMD GPUs: HSA_ENABLE_SDMA=0). Left out, the three without blit."),
+              "What to measure: mpi, messages of ranks with Fairlead; engine, the driver's copy; kernel, a "
+              "copy by the GPU's cores; mpi-blit and engine-blit, the first two in processes whose driver "
+              "copies by kernels (AMD GPUs: HSA_ENABLE_SDMA=0). Default: the three without blit."),
      preset(&A::output, ""),
      option("-o,--output", "FILE", &A::output,
             "Draw heat maps: a .png, .svg or .pdf, as `fairlead plot` does.", {}, ""),
@@ -217,7 +215,7 @@ OptionGroup access_sizes(const char* note = "") {
 const OptionGroup accesses_at_once =
     all_of({access_sizes(), time_of_window,
             number(window_size, &A::window, 1, 65536,
-                   "Accesses of a step, each to bytes of its own, which end together.")});
+                   "Accesses of a step, each to bytes of its own, which complete together.")});
 
 OptionGroup synchronized_by(const Words& syncs, const char* help) {
   return all_of(
@@ -233,11 +231,11 @@ OptionGroup synchronized_by(const Words& syncs, const char* help) {
 
 const OptionGroup any_sync =
     synchronized_by(all_syncs,
-                    "What ends the accesses: flush or flush_local, inside one lock; lock or lock_all, a "
+                    "What completes the accesses: flush or flush_local, inside one lock; lock or lock_all, a "
                     "lock of their own and its end; fence; pscw (post, start, complete, wait).");
 
-const OptionGroup active_sync =
-    synchronized_by(active_syncs, "What ends the accesses: fence, or pscw (post, start, complete, wait).");
+const OptionGroup active_sync = synchronized_by(
+    active_syncs, "What completes the accesses: fence, or pscw (post, start, complete, wait).");
 
 const OptionGroup beside_copy =
     flag("--raw", &A::raw,

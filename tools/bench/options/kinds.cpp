@@ -90,7 +90,8 @@ const BenchmarkKind* find_kind(const std::string& name) {
 
 const BenchmarkKind& kind_of(const std::string& name) {
   if (const BenchmarkKind* kind = find_kind(name)) return *kind;
-  if (const OsuName* osu = osu_name(name)) throw usage(fmt::format("{} is not here: {}", name, osu->why_not));
+  if (const OsuName* osu = osu_name(name))
+    throw usage(fmt::format("{} is not available: {}", name, osu->why_not));
   std::string guess = did_you_mean(name, split(benchmark_names(), ", "));
   throw usage(fmt::format("no benchmark '{}'{} `fairlead bench --help` lists all", name,
                           guess.empty() ? ";" : guess));

@@ -80,16 +80,16 @@ inline const OptionGroup reduction_option =
     option("-o,--operation", "OP", &A::reduction, "Reduction: sum, prod, min or max.",
            one_of({"sum", "prod", "min", "max"}));
 inline const OptionGroup anyway_option = flag("--anyway", &A::anyway,
-                                              "Write that file even if nothing follows from the figures: "
-                                              "those of simulated GPUs, or more than a tenth of "
-                                              "them doubtful.");
+                                              "Write that file even if the results do not support it: from "
+                                              "simulated GPUs, or with more than a tenth of them doubtful.");
 inline const OptionGroup memory_limit_option =
     option("-M,--mem-limit", "SIZE", &A::memory_text,
-           "Bytes that the buffers of a rank may take; sizes that need more are left out.");
-inline const OptionGroup device_options = all_of(
-    {option("-d,--accelerator", "KIND", &A::device,
-            "GPU provider: cuda, rocm or sim. Left out, what there is.", one_of({"cuda", "rocm", "sim"}), ""),
-     number("--sim", &A::sim, 1, 64, "Run on N simulated GPUs, as -d sim.", "")});
+           "Bytes that the buffers of a rank may take; sizes that need more are skipped.");
+inline const OptionGroup device_options =
+    all_of({option("-d,--accelerator", "KIND", &A::device,
+                   "GPU provider: cuda, rocm or sim. Default: the one that is present.",
+                   one_of({"cuda", "rocm", "sim"}), ""),
+            number("--sim", &A::sim, 1, 64, "Run on N simulated GPUs, like -d sim.", "")});
 inline const OptionGroup results_options =
     all_of({device_options,
             option("--json", "FILE", &A::json,
@@ -110,16 +110,17 @@ inline const OptionGroup binding_options = [](CLI::App& app, BenchArguments& a) 
             help)
         ->type_name(type);
   };
-  word("--visible", "Show each rank one GPU only; this and the next four are those of `fairlead run`.");
+  word("--visible",
+       "Make only one GPU visible to each rank; this and the next four options are those of `fairlead run`.");
   pair("--gpu", "POLICY", "Which GPU: nearest, round-robin, compact or spread.")
       ->check(suggested({"nearest", "round-robin", "compact", "spread"}));
-  pair("--map", "GPU,...|FILE", "The GPU of each local rank, or a file that holds them.");
+  pair("--map", "GPU,...|FILE", "The GPU of each local rank, or a file that lists them.");
   word("--bind-cores", "Bind each rank to its share of the cores near its GPU.");
-  word("--print-binding", "Each rank says on stderr which cores and which GPU it has.");
+  word("--print-binding", "Each rank prints its cores and its GPU on stderr.");
 };
 inline const OptionGroup launch_options =
     all_of({number("-n,--ranks,--np", &A::ranks, 1, 65536,
-                   "Ranks to launch; -np N too. Inside a launched job its ranks are used instead."),
+                   "Ranks to launch; also -np N. Inside a launched job, its ranks are used instead."),
             mpi("the first this build has, or the job's own"),
             no_preload("Run on the MPI alone, without Fairlead."), binding_options});
 inline const OptionGroup rank_options = all_of({results_options, launch_options});

@@ -61,7 +61,7 @@ def read_timings(file, label):
         first = about["runs"][0]
         facts = [label, first["mpi"], f"{first['provider']} GPUs"]
         if first["provider"] == "SIM":
-            facts[-1] = "simulated GPUs, whose times mean nothing"
+            facts[-1] = "simulated GPUs, whose timings are not valid"
         facts += [f"halo {first['halo']}", "corners" if first["corners"] else "no corners", about.get("date", "")]
         return found, [": ".join([facts[0], ", ".join(filter(None, facts[1:]))]), about.get("command", "")]
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):

@@ -191,7 +191,7 @@ def hardware(about):
     gpus = machine.get("gpus", [])
     lines = [f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus)]
     if provider == "sim":
-        lines = [f"{len(gpus)} simulated GPU{'s' * (len(gpus) != 1)}, whose times mean nothing"]
+        lines = [f"{len(gpus)} simulated GPU{'s' * (len(gpus) != 1)}, whose timings are not valid"]
     driver = about.get("driver")
     if driver and provider == "cuda":
         lines.append(f"CUDA {driver // 1000}.{driver % 1000 // 10}")

@@ -34,9 +34,10 @@ void await_ranks(MPI_Comm comm, bool reports, const Done& done) {
     if (seconds == 0) continue;
     int size = 0;
     PMPI_Comm_size(comm, &size);
-    log_line(LogLevel::warn,
-             "a collective over several nodes has been waiting for %d s; not there yet: some of the %d ranks",
-             seconds, size);
+    log_line(
+        LogLevel::warn,
+        "a collective over several nodes has been waiting for %d s; not arrived yet: some of the %d ranks",
+        seconds, size);
   }
 }
 

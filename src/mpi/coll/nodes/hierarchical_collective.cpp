@@ -346,9 +346,10 @@ class HierarchicalCollective {
       if (here) break;
       engine().progress();
       if (const int seconds = report_timer.due())
-        log_line(LogLevel::warn,
-                 "a collective over %d nodes has been waiting for %d s; not there yet: some of the %d ranks",
-                 hierarchy_.nodes(), seconds, hierarchy_.ranks());
+        log_line(
+            LogLevel::warn,
+            "a collective over %d nodes has been waiting for %d s; not arrived yet: some of the %d ranks",
+            hierarchy_.nodes(), seconds, hierarchy_.ranks());
     }
     note(result);
     if (worst) note(MPI_ERR_OTHER);

@@ -304,7 +304,7 @@ void MessageCollective::report_stall() {
   if (seconds == 0) return;
   const int late = rank_in_world(*messages_, arrivals_[arrived_].receive.source());
   log_line(LogLevel::warn,
-           "a collective over several nodes has been waiting for %d s; nothing came yet from rank %d",
+           "a collective over several nodes has been waiting for %d s; nothing has arrived from rank %d",
            seconds, late);
 }
 

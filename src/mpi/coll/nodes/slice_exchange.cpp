@@ -215,7 +215,7 @@ void SliceExchange::complain_of_missing() {
     ranks.push_back(hierarchy_.members(node)[static_cast<size_t>(hierarchy_.my_local_rank())]);
   }
   log_line(LogLevel::warn,
-           "a collective between %d nodes has been waiting for %d s; not there yet: some of %s in its "
+           "a collective between %d nodes has been waiting for %d s; not arrived yet: some of %s in its "
            "communicator, or of the others in their nodes",
            hierarchy_.nodes(), seconds, ranks_in_words(ranks).c_str());
 }

@@ -139,7 +139,7 @@ void CollectiveReport::add(const CollectiveMeasurement& m) {
 
 void CollectiveReport::leave_out(const std::string& line) {
   json()["left_out"].push_back(line);
-  if (table()) std::cout << fmt::format("# left out: {}", line) << std::endl;
+  if (table()) std::cout << fmt::format("# skipped: {}", line) << std::endl;
 }
 
 }  // namespace fairlead::tools

@@ -212,7 +212,7 @@ int collective_benchmark(const BenchArguments& arguments, Ranks& ranks) {
       throw usage(fmt::format("{}: size {}: {}; give a smaller -m", arguments.kind->name, largest, lacking));
   });
   ranks.together([&] { run.emplace(arguments, ranks, *channel, data, sizes.empty() ? 0 : sizes.back()); });
-  std::string devices = fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), ", "));
+  std::string devices = fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), ","));
   ranks.open(report, arguments, channel->name(), devices);
 
   const bool simulated = is_simulated(arguments);

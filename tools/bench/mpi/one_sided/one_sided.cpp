@@ -190,8 +190,8 @@ int one_sided_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   const std::vector<std::string> devices = ranks.devices(MPI_COMM_WORLD);
   const auto half = devices.begin() + pairs;
   ranks.open(report, arguments, "MPI",
-             fmt::format("{}{}{}", fmt::join(devices.begin(), half, ", "), way_of_bytes(*arguments.kind),
-                         fmt::join(half, devices.end(), ", ")));
+             fmt::format("{}{}{}", fmt::join(devices.begin(), half, ","), way_of_bytes(*arguments.kind),
+                         fmt::join(half, devices.end(), ",")));
 
   for (uint64_t bytes : arguments.sizes()) {
     Measurement m = one_sided->measure(bytes);

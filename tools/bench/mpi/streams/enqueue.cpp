@@ -58,7 +58,7 @@ class EnqueueReport : public Report {
                  no_graph || no_collective ? "alltoallv_graph_us" : "", no_nccl.empty() ? "" : "nccl_us"};
     json()["without_nccl"] = no_nccl;
     if (!table()) return;
-    if (!no_nccl.empty()) std::cout << fmt::format("# NCCL is left out: {}\n", no_nccl);
+    if (!no_nccl.empty()) std::cout << fmt::format("# NCCL is skipped: {}\n", no_nccl);
     std::cout << fmt::format("# times of a step in us; medians over {} chains\n{:<{}}", arguments_.rounds,
                              "# Size", narrow_size_width);
     for (const EnqueueColumn& column : enqueue_columns)
