@@ -360,7 +360,8 @@ cp {run} "$file"
         self.succeeds("plot", file, other, "-o", self.file("a.svg"), PATH=path_to("matplotlib"))
         with open(self.file("a.svg"), encoding="utf-8") as svg:
             said = texts(svg.read())
-        for text in ("Ghost exchange", "_mine $", "slower", "host", "managed", "12 of 60", "24 of 60 (2.00)", "ranks"):
+        for text in ("Ghost exchange", "_mine $", "slower", "host", "managed", "12 of 60", "24 of 60 (2.00)", "ranks",
+                     "bars: a whole iteration", "its ghost cells", "ideal"):
             self.assertIn(text, said)
         for text in ("24 by 24 cells, 2 ranks", "Strong scaling", "Weak scaling", "simulated GPUs", "--scaled host"):
             self.assertIn(text, " ".join(said))
@@ -373,7 +374,7 @@ cp {run} "$file"
         self.succeeds("plot", field, "-o", self.file("a.svg"), PATH=path_to("matplotlib"))
         with open(self.file("a.svg"), encoding="utf-8") as svg:
             said = texts(svg.read())
-        for text in ("field.npy: 30 by 20 cells", "column i", "row j"):
+        for text in ("field.npy: 30 by 20 cells", "column i", "row j", "value of a cell"):
             self.assertIn(text, said)
         self.assertEqual([(t.series, t.variant) for t in ghost.compose([alone], []).timings], [("variants", "host")])
         with open(field, "rb") as whole, open(self.file("cut.npy"), "wb") as cut:

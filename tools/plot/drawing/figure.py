@@ -139,7 +139,8 @@ def colour_bar(mesh, above=False):
 
 def draw_heat_map(axes, column, quantity):
     """Strides against sizes, a colour and a number for each value."""
-    sizes, series = column.sizes(), column.series
+    series = [one for one in column.series if any(one.values[quantity.name].values())]
+    sizes = column.sizes()
     middles = [math.sqrt(a * b) for a, b in zip(sizes, sizes[1:])]
     ends = [sizes[0] / 2, sizes[0] * 2]
     if middles:

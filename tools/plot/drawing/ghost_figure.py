@@ -9,6 +9,7 @@ import textwrap
 from figure import (CAPTION_CHARACTERS, CAPTION_ROW, COLOURS, FAINT, GREY, INK, NOTE, RIGHT, STYLE, TITLE, WIDTH, look,
                     plain, pyplot, room_around, value_axis)
 from ghost import SERIES, grid_text
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from scales import number_text
 
@@ -34,7 +35,7 @@ def draw_field(field, file):
         axes.set_ylabel("row j")
         axes.spines[:].set_visible(False)
         bar = figure.add_axes(((MARGIN + wide + 0.15) / width, 0.55 / height, COLOUR_BAR / width, high / height))
-        figure.colorbar(image, cax=bar).outline.set_visible(False)
+        figure.colorbar(image, cax=bar, label="value of a cell").outline.set_visible(False)
         figure.text(RIGHT / width, 1 - 0.14 / height, plain(f"{os.path.basename(file)}: {columns} by {rows} cells"),
                     fontsize=12.5, fontweight="bold", color=INK, va="top")
     return figure
@@ -66,7 +67,7 @@ def draw_bars(axes, timings, labels):
     axes.set_xlabel("an iteration (µs)")
     sizes = dict.fromkeys(f"{grid_text(timing.cells)} cells, {timing.ranks} ranks" for timing in timings)
     note = f"\nin brackets: ghost cells relative to {plain(labels[0])}" * (len(labels) > 1)
-    axes.set_title(f"{SERIES['variants']}: {'; '.join(sizes)}; full colour: ghost cells{note}", **NOTE)
+    axes.set_title(f"{SERIES['variants']}: {'; '.join(sizes)}{note}", **NOTE)
 
 
 def draw_lines(axes, series, timings, labels):
@@ -98,8 +99,22 @@ def draw_lines(axes, series, timings, labels):
     axes.grid(True, color=FAINT, linewidth=0.6)
     first = min(timings, key=lambda t: t.ranks)
     axes.set_title(f"{SERIES[series]}: {', '.join(map(plain, variants))}; {grid_text(first.cells)} cells on "
-                   f"{first.ranks} rank{'s' * (first.ranks > 1)}\n"
-                   "full lines: all of it; dashed: ghost cells; dotted: ideal", **NOTE)
+                   f"{first.ranks} rank{'s' * (first.ranks > 1)}", **NOTE)
+
+
+def legend_of(present, labels):
+    """[(handle, its meaning)]: the files, where there are several, then what bars and lines stand for."""
+    def patch(colour, alpha=1.0):
+        return pyplot.Rectangle((0, 0), 1, 1, color=colour, alpha=alpha, linewidth=0)
+
+    entries = [(patch(COLOURS[n % len(COLOURS)]), plain(label)) for n, label in enumerate(labels) if len(labels) > 1]
+    tone = GREY if len(labels) > 1 else COLOURS[0]
+    if "variants" in present:
+        entries += [(patch(tone, 0.35), "bars: a whole iteration"), (patch(tone), "its ghost cells")]
+    if present != ["variants"]:
+        entries += [(Line2D([], [], color=tone, linestyle=style), meaning)
+                    for style, meaning in (("-", "lines: a whole iteration"), ("--", "its ghost cells"), (":", "ideal"))]
+    return entries
 
 
 def draw_timings(picture):
@@ -111,7 +126,9 @@ def draw_timings(picture):
         heights.append(groups * (len(labels) + 1) * BAR if series == "variants" else LINES)
     caption = [line for text in picture.caption
                for line in textwrap.wrap(text, int((WIDTH - 2 * RIGHT) * CAPTION_CHARACTERS), break_on_hyphens=False)]
-    legend = LEGEND if len(labels) > 1 else 0
+    entries = legend_of(present, labels)
+    columns = 4
+    legend = LEGEND * -(-len(entries) // columns)
     below = CAPTION_ROW * len(caption) + 0.2
     height = TITLE + legend + sum(heights) + len(present) * (ABOVE + BELOW_LINES) + below
     with pyplot.rc_context(STYLE):
@@ -127,10 +144,8 @@ def draw_timings(picture):
             top -= ABOVE + panel + BELOW_LINES
         figure.text(RIGHT / WIDTH, 1 - 0.14 / height, "Ghost exchange", fontsize=12.5, fontweight="bold", color=INK,
                     va="top")
-        if legend:
-            handles = [pyplot.Rectangle((0, 0), 1, 1, color=COLOURS[n % len(COLOURS)]) for n in range(len(labels))]
-            figure.legend(handles, [*map(plain, labels)], loc="upper left", ncol=len(labels), borderaxespad=0,
-                          borderpad=0, bbox_to_anchor=(RIGHT / WIDTH, 1 - TITLE / height))
+        figure.legend(*zip(*entries), loc="upper left", ncol=columns, borderaxespad=0, borderpad=0, fontsize=8,
+                      bbox_to_anchor=(RIGHT / WIDTH, 1 - TITLE / height))
         figure.text(RIGHT / WIDTH, 0.1 / height, "\n".join(map(plain, caption)), fontsize=7.5, color=GREY, va="bottom",
                     linespacing=1.35)
     return figure
