@@ -67,6 +67,55 @@ class Exec(ToolTest):
                 self.refuses(*command, garbage, says=["not a dynamically linked program of this machine", "link it with"])
 
 
+class TwoReleases(ToolTest):
+    """Another release is played by a copy of the small library in which the version of this one is overwritten."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.version = self.succeeds("--version").stdout.split()[1]
+        self.other = "9" + self.version[1:]
+
+    def library(self, folder):
+        os.makedirs(folder)
+        with open(os.path.join(TREE, "lib", "libfairlead-device.so.0"), "rb") as own:
+            content = own.read()
+        played = content.replace(b"FAIRLEAD_PRIVATE_" + self.version.encode(), b"FAIRLEAD_PRIVATE_" + self.other.encode())
+        self.assertNotEqual(played, content)
+        path = os.path.join(folder, "libfairlead-device.so.0")
+        with open(path, "wb") as other:
+            other.write(played)
+        return path
+
+    def test_a_home_of_another_release_is_refused(self):
+        home = os.path.join(self.folder, "home")
+        self.library(os.path.join(home, "lib"))
+        says = [f"FAIRLEAD_HOME is {home}, which holds Fairlead {self.other}, and this command is of {self.version}",
+                f"use {home}/bin/fairlead, or unset"]
+        for words in (["exec", example(MPIS[0])], ["run", "-n", 1, example(MPIS[0])], ["bench", "latency", "H", "H"]):
+            self.refuses(*words, says=says, FAIRLEAD_HOME=home)
+
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_programs_that_are_linked_with_another_release(self):
+        library = self.library(os.path.join(self.folder, "old"))
+        program = os.path.join(self.folder, "program")
+        for flag in "--enable-new-dtags", "--disable-new-dtags":
+            subprocess.run(["gcc", "-x", "c", "-", "-x", "none", library, f"-Wl,-rpath,{self.folder}/old,{flag}", "-o", program],
+                           text=True, check=True, input="int fairlead_device_count(void);\n"
+                           "int main(void) { return fairlead_device_count() == 3 ? 5 : 1; }")
+            for abi in filter(has_library, MPIS):
+                result = fairlead("exec", "--mpi", abi, "--sim", 3, program)
+                self.assertEqual((result.returncode, result.stderr), (5, ""), result)
+        # A program that needs functions of a later release.
+        with open(program, "rb") as file:
+            content = file.read()
+        with open(program, "wb") as file:
+            file.write(content.replace(b"FAIRLEAD_0.2", b"FAIRLEAD_9.2"))
+        self.refuses("exec", "--mpi", MPIS[0], program, says=[f"{program} is linked with Fairlead {self.other} ({library})",
+                                                               f"this is Fairlead {self.version}", "lacks functions"])
+
+
 def launcher(test, abi, ranks):
     """The words that start this many ranks with this MPI's launcher."""
     line = test.succeeds("run", "--dry-run", "-n", ranks, "--no-preload", example(abi)).stdout.split()

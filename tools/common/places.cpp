@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string_view>
 
 #include "common/failure.h"
 #include "common/process.h"
@@ -23,7 +25,20 @@ fs::path home() {
   return fs::path(own_path()).parent_path().parent_path();
 }
 
+// Programs and libraries of a tree work with the command of the same release only. Throws a usage Failure.
+void require_own_release() {
+  const char* given = std::getenv("FAIRLEAD_HOME");
+  if (!given || !*given) return;
+  const std::string release = release_of_library(library_folder(device_soname) + "/" + device_soname);
+  if (!release.empty() && release != FAIRLEAD_VERSION)
+    throw usage(
+        fmt::format("FAIRLEAD_HOME is {0}, which holds Fairlead {1}, and this command is of {2}; use "
+                    "{0}/bin/fairlead, or unset FAIRLEAD_HOME",
+                    given, release, FAIRLEAD_VERSION));
+}
+
 std::string rank_program(const std::string& name) {
+  require_own_release();
   fs::path candidate = home() / "libexec" / "fairlead" / name;
   return is_executable(candidate.string()) ? candidate.string() : std::string();
 }
@@ -75,7 +90,17 @@ std::string what_adds(const std::string& abi) {
   return package + "build it with that MPI's mpicc, which was not found, in FAIRLEAD_MPICC";
 }
 
+std::string release_of_library(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string content{std::istreambuf_iterator<char>(file), {}};
+  // The version of its private symbols (src/device/exports.map.in), which ends with a zero.
+  constexpr std::string_view mark = "FAIRLEAD_PRIVATE_";
+  const size_t at = content.find(mark);
+  return at == std::string::npos ? "" : content.c_str() + at + mark.size();
+}
+
 std::string preload_library(const std::string& abi) {
+  require_own_release();
   std::string file = "libfairlead-" + abi + ".so", folder = library_folder(file);
   if (!folder.empty()) return (fs::path(folder) / file).string();
   std::string wrong = home_remedy("lib/" + file);

@@ -82,7 +82,11 @@ int exec_command(const Words& words) {
     for (const auto& [name, value] : gpu_aware_variables(program, abi))
       setenv(name.c_str(), value.c_str(), 1);
   Words in_front = arguments.tools;
-  if (!library.empty()) in_front.push_back(library);
+  if (!library.empty()) {
+    if (const std::string device = device_library_before(program); !device.empty())
+      in_front.push_back(device);
+    in_front.push_back(library);
+  }
   std::string preload = preload_with(fmt::format("{}", fmt::join(in_front, ":")));
   if (preload.empty())
     unsetenv("LD_PRELOAD");

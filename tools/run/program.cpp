@@ -80,13 +80,11 @@ std::string loader_of_this_tool() {
   return loader_of(own);
 }
 
-// What the loader says it would load, with LD_LIBRARY_PATH as it is or, where `folders` is not empty, as
-// that.
-std::string listing(const std::string& loader, const std::string& program, const std::string& folders = {}) {
+// What the loader says it would load, with these variables.
+std::string listing(const std::string& loader, const std::string& program,
+                    std::vector<std::pair<std::string, std::string>> environment = {}) {
   if (!is_of_the_system(loader) && loader != loader_of_this_tool())
-    return listing(loader_of_this_tool(), program, folders);
-  std::vector<std::pair<std::string, std::string>> environment;
-  if (!folders.empty()) environment.emplace_back("LD_LIBRARY_PATH", folders);
+    return listing(loader_of_this_tool(), program, environment);
   Captured list = capture({loader, "--list", program}, Stderr::merge, environment);
   if (list.status == 0) return list.output;
   // glibc's --list gives up at the first library it lacks; its trace names every one. A loader that refuses
@@ -126,6 +124,7 @@ void read_listing(const std::string& listing, Program* program) {
     words >> soname >> arrow >> path;
     soname = std::filesystem::path(soname).filename().string();
     if (program->missing.empty() && line.find("=> not found") != std::string::npos) program->missing = soname;
+    if (soname == device_soname && path.starts_with("/")) program->device_library = path;
     std::string abi = abi_of_library(soname);
     if (abi.empty()) continue;
     if (!program->abi.empty() && program->abi != abi)
@@ -161,7 +160,9 @@ Program inspect_program(const std::string& name, const std::string& folders) {
   std::string loader = loader_of(file);
   if (loader.empty()) return program;
   program.kind = is_interpreter(program.path) ? ProgramKind::interpreter : ProgramKind::dynamic;
-  read_listing(listing(loader, program.path, folders), &program);
+  std::vector<std::pair<std::string, std::string>> environment;
+  if (!folders.empty()) environment.emplace_back("LD_LIBRARY_PATH", folders);
+  read_listing(listing(loader, program.path, environment), &program);
   return program;
 }
 
@@ -203,6 +204,23 @@ std::optional<OtherMpi> other_mpi(const std::string& used, const std::string& me
   if (used.empty() || meant.empty() || std::filesystem::equivalent(used, meant, error)) return std::nullopt;
   return OtherMpi{fmt::format("through {}, not through {}: all results are about the former", used, meant),
                   "build Fairlead with the MPI that is meant: cmake -DFAIRLEAD_MPICC=/path/to/mpicc"};
+}
+
+std::string device_library_before(const Program& program) {
+  const std::string folder = library_folder(device_soname), own = folder + "/" + device_soname;
+  std::error_code error;
+  if (program.device_library.empty() || folder.empty() ||
+      std::filesystem::equivalent(program.device_library, own, error))
+    return {};
+  std::ifstream file(program.path, std::ios::binary);
+  if (listing(loader_of(file), program.path, {{"LD_PRELOAD", own}}).find("version `FAIRLEAD_") !=
+      std::string::npos)
+    throw usage(
+        fmt::format("{} is linked with Fairlead {} ({}), and this is Fairlead {}, which lacks functions "
+                    "that it needs; use the command of that release, or link it with {}",
+                    program.path, release_of_library(program.device_library), program.device_library,
+                    FAIRLEAD_VERSION, own));
+  return own;
 }
 
 void require_loadable(const Program& program) {

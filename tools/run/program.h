@@ -23,10 +23,11 @@ enum class ProgramKind {
 struct Program {
   std::string path;  // what will be executed
   ProgramKind kind = ProgramKind::other;
-  std::string abi;          // "openmpi", "mpich", "abi"; "" where no MPI is linked
-  std::string mpi_soname;   // "libmpi.so.40"
-  std::string mpi_library;  // where the loader finds it; "" where it does not
-  std::string missing;      // the first library that the loader does not find; "" where it finds all
+  std::string abi;             // "openmpi", "mpich", "abi"; "" where no MPI is linked
+  std::string mpi_soname;      // "libmpi.so.40"
+  std::string mpi_library;     // where the loader finds it; "" where it does not
+  std::string device_library;  // libfairlead-device.so where it is linked, and where the loader finds it
+  std::string missing;         // the first library that the loader does not find; "" where it finds all
 };
 
 // Beside Open MPI's library; the last one is Debian's.
@@ -65,6 +66,12 @@ struct OtherMpi {
 };
 // Nothing where both are the same, or one is not known.
 std::optional<OtherMpi> other_mpi(const std::string& used, const std::string& meant);
+
+// A program may be linked with the libfairlead-device.so of another release, which its RPATH names. A process
+// has one, and Fairlead needs that of its own release, which serves programs of earlier ones, too: its path,
+// to be loaded before; "" where the program loads it or none. Throws a usage Failure where the program is of
+// a later release.
+std::string device_library_before(const Program& program);
 
 // Throws a usage Failure when no library can be preloaded into this program, or the loader lacks one of its
 // own. A script always passes: what it starts is not known.
