@@ -44,9 +44,9 @@ class Names(ToolTest):
             self.assertRegex(text.splitlines()[0], rf"^# fairlead bench {re.escape(title)} \d")
 
     def test_those_that_are_not_here(self):
-        self.refuses("bench", "osu_latency_mp", says=["osu_latency_mp is not here", "fork", "fairlead bench multi_lat"])
-        self.refuses("bench", "osu_hello", says=["osu_hello is not here", "fairlead bench init"])
-        self.refuses("bench", "osu_bw_fan_in", says=["osu_bw_fan_in is not here", "fairlead bench mbw_mr"])
+        self.refuses("bench", "osu_latency_mp", says=["osu_latency_mp is not available", "fork", "fairlead bench multi_lat"])
+        self.refuses("bench", "osu_hello", says=["osu_hello is not available", "fairlead bench init"])
+        self.refuses("bench", "osu_bw_fan_in", says=["osu_bw_fan_in is not available", "fairlead bench mbw_mr"])
         for name in "latency", "bw", "bibw", "allreduce", "reduce_scatter":
             self.refuses("bench", "osu_xccl_" + name, says=f"use `fairlead bench {name} --via nccl`")
             self.assertIn("--via", self.succeeds("bench", name, "--help").stdout)
@@ -66,6 +66,16 @@ class Names(ToolTest):
                                           ("latency_mt", "-t", "1:2", "-t N")]:
             self.refuses("bench", name, option, value, says=[f"{option} {value} of the OSU suite", says])
         self.assertRegex(self.succeeds("bench", "mbw_mr", "-V").stdout, "^fairlead ")
+
+    def test_those_of_nccl_tests_are_answered(self):
+        self.refuses("bench", "all_reduce_perf", says="all_reduce_perf of nccl-tests: use `fairlead bench allreduce --via nccl`")
+        for name, words, says in [("allreduce", ["-e", "8M"], "-e of nccl-tests: -m MIN:MAX"), ("allreduce", ["--minbytes=8"], "-m MIN:MAX"),
+                                  ("allreduce", ["-g", "1"], "-n N"), ("bcast", ["-w", "5"], "-x N"), ("bcast", ["--root", "1"], "-k RANK"),
+                                  ("alltoall", ["-f", "2"], "-f 2 of nccl-tests: sizes double"), ("bw", ["-c", "0"], "-c takes no value"),
+                                  ("allreduce", ["-d", "bfloat16"], "-T TYPE"), ("allreduce", ["-d", "double"], "-T TYPE"),
+                                  ("reduce", ["-o", "all"], "one operation"), ("allreduce", ["--iters", "9"], "-i N")]:
+            self.refuses("bench", name, *words, says=[f"{name}: {words[0].split('=')[0]}", "of nccl-tests", says])
+        self.refuses("bench", "latency", "-b", "8", says=["-b of the OSU suite: each direction", "; of nccl-tests: -m MIN:MAX"])
 
     def test_nccl_is_offered_where_it_has_the_call(self):
         for name in "allreduce_persistent", "iallreduce", "neighbor_allgather", "scan", "barrier", "bw_persistent":

@@ -338,8 +338,9 @@ std::optional<BenchArguments> parse_bench(const std::string& benchmark, const Wo
     for (size_t i = 0; i < words.size(); ++i) {
       const std::string name = words[i].substr(0, words[i].find('='));
       const bool is_here = app.get_option_no_throw(name);
-      std::string answer =
-          is_here ? osu_value(name, i + 1 < words.size() ? words[i + 1] : "") : osu_option(words[i]);
+      std::string answer = is_here ? answer_to_value(name, i + 1 < words.size() ? words[i + 1] : "",
+                                                     app.get_option_no_throw("--via"))
+                                   : answer_to_option(words[i]);
       if (!is_here && name == "--via") answer = why_not_by_nccl(*arguments.kind);
       if (!answer.empty()) throw usage(answer);
     }

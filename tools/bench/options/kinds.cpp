@@ -54,20 +54,31 @@ constexpr OsuName osu_names[] = {
 #include "bench/options/osu.def"
 };
 
-struct OsuOption {
-  const char *letter, *name, *answer;
-};
-constexpr OsuOption osu_options[] = {
-#define FAIRLEAD_OSU_OPTION(letter, name, answer) {letter, name, answer},
-#include "bench/options/osu.def"
+constexpr std::pair<const char*, const char*> nccl_tests[] = {
+#define FAIRLEAD_NCCL_TESTS(name, here) {#name, #here},
+#include "bench/options/nccl_tests.def"
 };
 
-struct OsuValue {
-  const char *letter, *pattern, *answer;
+constexpr const char *osu_suite = "the OSU suite", *nccl_suite = "nccl-tests";
+
+struct OtherOption {
+  const char *suite, *letter, *name, *answer;
 };
-constexpr OsuValue osu_values[] = {
-#define FAIRLEAD_OSU_VALUE(letter, pattern, answer) {letter, pattern, answer},
+constexpr OtherOption other_options[] = {
+#define FAIRLEAD_OSU_OPTION(letter, name, answer) {osu_suite, letter, name, answer},
 #include "bench/options/osu.def"
+#define FAIRLEAD_NCCL_TESTS_OPTION(letter, name, answer) {nccl_suite, letter, name, answer},
+#include "bench/options/nccl_tests.def"
+};
+
+struct OtherValue {
+  const char *suite, *letter, *pattern, *answer;
+};
+constexpr OtherValue other_values[] = {
+#define FAIRLEAD_OSU_VALUE(letter, pattern, answer) {osu_suite, letter, pattern, answer},
+#include "bench/options/osu.def"
+#define FAIRLEAD_NCCL_TESTS_VALUE(letter, pattern, answer) {nccl_suite, letter, pattern, answer},
+#include "bench/options/nccl_tests.def"
 };
 
 // Null for other names.
@@ -92,23 +103,30 @@ const BenchmarkKind& kind_of(const std::string& name) {
   if (const BenchmarkKind* kind = find_kind(name)) return *kind;
   if (const OsuName* osu = osu_name(name))
     throw usage(fmt::format("{} is not available: {}", name, osu->why_not));
+  for (const auto& [program, here] : nccl_tests)
+    if (name == program)
+      throw usage(fmt::format(
+          "{} of nccl-tests: use `fairlead bench {} --via nccl`, or leave --via out to measure MPI", name,
+          here));
   std::string guess = did_you_mean(name, split(benchmark_names(), ", "));
   throw usage(fmt::format("no benchmark '{}'{} `fairlead bench --help` lists all", name,
                           guess.empty() ? ";" : guess));
 }
 
-std::string osu_option(const std::string& word) {
+std::string answer_to_option(const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
-  for (const OsuOption& option : osu_options)
+  std::string answers;
+  for (const OtherOption& option : other_options)
     if (name == option.letter || name == option.name)
-      return fmt::format("{} of the OSU suite: {}", name, option.answer);
-  return {};
+      answers += fmt::format("{} of {}: {}", answers.empty() ? name : ";", option.suite, option.answer);
+  return answers;
 }
 
-std::string osu_value(const std::string& option, const std::string& value) {
-  for (const OsuValue& row : osu_values)
-    if (option == row.letter && fnmatch(row.pattern, value.c_str(), 0) == 0)
-      return fmt::format("{} {} of the OSU suite: {}", option, value, row.answer);
+std::string answer_to_value(const std::string& option, const std::string& value, bool measures_nccl) {
+  for (const OtherValue& row : other_values)
+    if (option == row.letter && fnmatch(row.pattern, value.c_str(), 0) == 0 &&
+        (row.suite == osu_suite || measures_nccl))
+      return fmt::format("{} {} of {}: {}", option, value, row.suite, row.answer);
   return {};
 }
 

@@ -129,18 +129,20 @@ inline constexpr BenchmarkKind benchmark_kinds[] = {
 
 // By its name, which may be that of the OSU suite: osu_latency (osu.def). Null where there is none.
 const BenchmarkKind* find_kind(const std::string& name);
-// Throws a usage Failure where there is none, which says why where the OSU suite has one.
+// Throws a usage Failure where there is none, which says what to use where the OSU suite or nccl-tests have
+// one.
 const BenchmarkKind& kind_of(const std::string& name);
 
 // The heading that it stands under where all are listed; those of one follow each other.
 const char* group_of(const BenchmarkKind& kind);
 std::string names_in(const std::string& group);  // "latency, bw, ..."
 
-// What carries what an option of the OSU suite asks for that no benchmark here has: "-G", with its value;
-// empty for any other word.
-std::string osu_option(const std::string& word);
-// The same for a value that an option takes there and not here: "-T", "all".
-std::string osu_value(const std::string& option, const std::string& value);
+// What to use instead of an option of the OSU suite or of nccl-tests that the benchmark lacks: "-G", with its
+// value; empty for any other word.
+std::string answer_to_option(const std::string& word);
+// The same for a value that an option takes there and not here: "-T", "all". Those of nccl-tests are answered
+// for benchmarks that measure NCCL, too.
+std::string answer_to_value(const std::string& option, const std::string& value, bool measures_nccl);
 
 std::string benchmark_names();  // "latency, bw, ..."
 // Of the memory that the placement letters name: each by its name in a table's head, and both in a sentence.
