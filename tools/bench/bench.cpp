@@ -187,7 +187,7 @@ int bench_command(const Words& words) {
       if (!kind.names_collective())
         std::cout << fmt::format("  {:<19}{}\n", kind.name, wrapped_for_stdout(kind.summary, 21));
     }
-    std::cout << "\n`fairlead bench NAME --help` describes a benchmark. Options follow the OSU "
+    std::cout << "\n`fairlead bench NAME --help` describes one. Options follow the OSU "
                  "suite.\n\nExample: fairlead bench latency -m 8:1m -c D D\n";
     return exit_success;
   }
