@@ -88,7 +88,7 @@ class Recorded(ToolTest):
             mpi.which      ok    Cray MPICH 8.1.29, /opt/cray/pe/mpich/8.1.29/ofi/gnu/12.3/lib/libmpi_gnu_123.so.12
             mpi.launcher   ok    /usr/bin/srun starts any MPI
             mpi.abi        ok    the ABI of this MPI is mpich
-            mpi.configured skip  Cray MPICH does not tell
+            mpi.configured skip  Cray MPICH does not report
             mpi.gpu        ok    Cray MPICH handles ROCm memory itself: libmpi_gtl_hsa.so.0
             mpi.switch     ok    GPU support is switched on: MPICH_GPU_SUPPORT_ENABLED=1
             mpi.tested     skip  tests have not run with Cray MPICH; its documentation names what matters: MPICH_GPU_SUPPORT_ENABLED=1 only
@@ -245,7 +245,7 @@ class Recorded(ToolTest):
         for recorded, expected in [
                 (machine("2021.18.1"), """
                  mpi.which      ok   Intel MPI 2021.18.1, /opt/impi/lib/libmpi.so.12
-                 mpi.configured skip Intel MPI does not tell
+                 mpi.configured skip Intel MPI does not report
                  mpi.gpu        warn I_MPI_OFFLOAD is not 1, as by default
                  mpi.switch     skip GPU support is off, as by default
                  mpi.tested     ok   Fairlead's tests run with Intel MPI 2021.18"""),
@@ -348,7 +348,7 @@ class Recorded(ToolTest):
 
         for version, rocm, expected in [(90010, "6.0.3-100", "ok device code for these GPUs (gfx90a)"),
                                         (110501, "6.4.1-83", "ok device code for these GPUs (gfx1151)"),
-                                        (110501, "6.3.0-1", "warn runs gfx11-generic only, which ROCm 6.3.0-1 does not load"),
+                                        (110501, "6.3.0-1", "warn can run only gfx11-generic of this build, which ROCm 6.3.0-1 does not load"),
                                         (130000, "9.0.0-1", "warn this build has no code for GPU 0, gfx1300")]:
             self.judges(machine(version, rocm), "gpu.code " + expected)
         self.judges("mi250x", "gpu.code away")
@@ -492,7 +492,7 @@ class Report(ToolTest):
             for make in os.mkfifo, lambda path: os.symlink("/dev/zero", path):
                 environment = os.path.join(folder, "environment")
                 make(environment)
-                self.refuses("doctor", "--from", folder, says=["no recorded machine", f"{environment}: it is no regular file"])
+                self.refuses("doctor", "--from", folder, says=["no recorded machine", f"{environment}: it is not a regular file"])
                 os.remove(environment)
         self.refuses("doctor", "--from", MACHINES, "--record", "x", says="excludes")
         self.refuses("doctor", "--record", "/proc", says="/proc is not a new or empty folder")

@@ -456,7 +456,7 @@ for i in $(seq 0 $((n - 1))); do SLURM_PROCID=$i SLURM_LOCALID=$i "$@" || exit; 
                 result = self.succeeds("run", "-n", 2, "--sim", 2, example(abi), 1000,
                                        FAIRLEAD_TRACE=pipe, FAIRLEAD_STATS=pipe)
                 for what in "trace", "statistics":
-                    self.assertIn(f"the {what} cannot be written to {pipe}, as things are now: it is no regular file",
+                    self.assertIn(f"the {what} cannot be written to {pipe}, as things are now: it is not a regular file",
                                   result.stderr)
                     self.assertIn(f"the {what} cannot be written to {pipe}: it has no reader", result.stderr)
 
@@ -533,7 +533,7 @@ class Refusals(ToolTest):
 
     def test_mpi_that_does_not_fit(self):
         self.refuses("run", "-n", 2, "--mpi", "bogus", example(MPIS[0]), says=["'bogus'", "openmpi, mpich, abi"])
-        self.refuses("run", "-n", 2, "--mpi", "/bin/true", example(MPIS[0]), says="no launcher")
+        self.refuses("run", "-n", 2, "--mpi", "/bin/true", example(MPIS[0]), says="not a known launcher")
         for abi in MPIS:
             for other in MPIS:
                 if abi != other:

@@ -105,11 +105,11 @@ TEST(Rules, of_a_file_that_cannot_be_read) {
   EXPECT_EQ(read_rules("/nowhere/tuning", &rules), "cannot read /nowhere/tuning: No such file or directory");
   EXPECT_EQ(read_rules("/", &rules), "cannot read /: Is a directory");
   EXPECT_EQ(read_rules("/dev/null", &rules), "");
-  EXPECT_EQ(read_rules("/dev/zero", &rules), "cannot read /dev/zero: it is no regular file");
+  EXPECT_EQ(read_rules("/dev/zero", &rules), "cannot read /dev/zero: it is not a regular file");
   const std::string pipe = testing::TempDir() + "pipe_instead_of_rules",
                     large = testing::TempDir() + "too_many_rules";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(read_rules(pipe, &rules), "cannot read " + pipe + ": it is no regular file");
+  EXPECT_EQ(read_rules(pipe, &rules), "cannot read " + pipe + ": it is not a regular file");
   std::ofstream(large) << std::string((1 << 20) + 1, '\n');
   EXPECT_EQ(read_rules(large, &rules), "cannot read " + large + ": it is longer than 1 MiB");
   std::remove(pipe.c_str());
