@@ -14,6 +14,7 @@
 #include "common/process.h"
 #include "run/gpu_aware.h"
 #include "run/job_check.h"
+#include "run/mps/mps.h"
 #include "run/program.h"
 #include "run/run.h"
 
@@ -77,6 +78,7 @@ int exec_command(const Words& words) {
   const Launched launched = judge_launcher(program, !arguments.mpi.empty() ? arguments.mpi : program.abi);
   if (!launched.mistake.empty() && !arguments.any_launcher)
     throw usage(launched.mistake + ", or go on with --any-launcher");
+  if (arguments.mps) use_mps();
   bind_rank(arguments.binding, launched.ranks);
   if (arguments.preload && arguments.variables)
     for (const auto& [name, value] : gpu_aware_variables(program, abi))

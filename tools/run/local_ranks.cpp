@@ -38,13 +38,8 @@ bool is_ours_alone(int file) {
          (status.st_mode & (S_IRWXG | S_IRWXO)) == 0 && status.st_nlink == 1;
 }
 
-// A launcher that gives its jobs no name starts all local ranks itself.
 std::string file_of(const Job& job) {
-  std::string name = fmt::format("{}-{}", job.launcher, job.id.empty() ? parent_process() : job.id);
-  std::replace_if(
-      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '.'; },
-      '_');
-  return fmt::format("/dev/shm/fairlead-{}-{}", geteuid(), name);
+  return fmt::format("/dev/shm/fairlead-{}-{}", geteuid(), name_of_job(job));
 }
 
 class SlotFile {
@@ -99,6 +94,15 @@ std::map<int, Cpus> read(const std::string& text) {
 }
 
 }  // namespace
+
+// A launcher that gives its jobs no name starts all local ranks itself.
+std::string name_of_job(const Job& job) {
+  std::string name = fmt::format("{}-{}", job.launcher, job.id.empty() ? parent_process() : job.id);
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '.'; },
+      '_');
+  return name;
+}
 
 std::vector<Cpus> cpus_of_local_ranks(const Job& job, const Cpus& mine) {
   if (job.local_size < 1 || job.local_rank < 0) return {};

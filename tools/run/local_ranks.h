@@ -5,12 +5,16 @@
 
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/launched_job.h"
 #include "run/cpus.h"
 
 namespace fairlead::tools {
+
+// The same in all ranks of a job on a node, and in no other job, as part of a file's name.
+std::string name_of_job(const Job& job);
 
 // The cores of each local rank, in their order; empty where the launcher does not tell enough, or not all
 // came within a few seconds.

@@ -194,6 +194,7 @@ LaunchPlan plan_launch(const RunArguments& arguments, const Words& program_words
   launch.command = {own_path(), "exec", "--mpi", plan.abi};
   if (!arguments.preload) launch.command.push_back("--no-preload");
   if (!arguments.variables) launch.command.push_back("--no-variables");
+  if (arguments.mps) launch.command.push_back("--mps");
   for (const std::string& tool : arguments.tools) {
     // Ranks may start in another folder; a name without one is searched for by the loader.
     const bool named = tool.find('/') == std::string::npos;

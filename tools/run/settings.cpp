@@ -29,6 +29,10 @@ void define_settings(CLI::App& app, Settings& settings) {
                  "those that Fairlead makes. May be repeated.")
       ->type_name("LIBRARY")
       ->allow_extra_args(false);
+  app.add_flag(
+      "--mps", settings.mps,
+      "Let ranks that share a GPU run on it at the same time: start NVIDIA's Multi-Process Service on each "
+      "node, and end it with the job. One that runs already is used and left alone.");
   app.add_flag("--stats", settings.stats,
                "At the end, print the times of the MPI calls and device messages of all ranks; a rank that "
                "receives SIGUSR1 prints its own so far.");

@@ -24,6 +24,7 @@ struct Settings {
   bool stats = false;
   std::string stats_file, trace;
   std::string memory_alloc_kinds;
+  bool mps = false;    // mps/mps.h
   int progress_s = 0;  // seconds from one line to the next; 0: none
 };
 
