@@ -241,7 +241,7 @@ class Cores(BindingTest):
         errors = process.communicate(timeout=TIMEOUT)[1]
         self.assertEqual(process.returncode, 2)
         self.assertIn("none of the cores 0", errors)
-        self.assertIn("--bind-cores out", errors)
+        self.assertIn("omit --bind-cores", errors)
 
 
 class Visible(ToolTest):

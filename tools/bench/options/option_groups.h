@@ -111,7 +111,7 @@ inline const OptionGroup binding_options = [](CLI::App& app, BenchArguments& a) 
         ->type_name(type);
   };
   word("--visible",
-       "Make only one GPU visible to each rank; this and the next four options are those of `fairlead run`.");
+       "Show each rank one GPU only; this and the next four are those of `fairlead run`.");
   pair("--gpu", "POLICY", "Which GPU: nearest, round-robin, compact or spread.")
       ->check(suggested({"nearest", "round-robin", "compact", "spread"}));
   pair("--map", "GPU,...|FILE", "The GPU of each local rank, or a file that lists them.");
