@@ -2,7 +2,8 @@
 //
 // Limits how often a program repeats a query that costs some microseconds and whose answer rarely changes: at
 // most once per pause, which is a millisecond by default. Threads may share one object; several threads that
-// call at the same time may all be permitted.
+// call at the same time may all be permitted. RareLook does so in a wait that polls, where a clock would cost
+// as much as the poll.
 
 #pragma once
 
@@ -39,6 +40,15 @@ class RateLimit {
   using Clock = std::chrono::steady_clock;
   const std::chrono::milliseconds pause_{1};
   std::atomic<Clock::time_point> last_{Clock::time_point{}};
+};
+
+// One poll in 64 also looks at what hardly ever changes.
+class RareLook {
+ public:
+  bool due() { return ++polls_ % 64 == 0; }
+
+ private:
+  unsigned polls_ = 0;
 };
 
 }  // namespace fairlead

@@ -180,9 +180,8 @@ bool GpuCollective::map_for(const Reduction& part) {
 // Looks for damage now and then, as long as it waits.
 Progress GpuCollective::advance() {
   if (abandoned_) return Progress::waiting;
-  constexpr unsigned between_looks = 64;
   const Progress progress = step();
-  if (progress != Progress::waiting || ++waits_ % between_looks != 0) return progress;
+  if (progress != Progress::waiting || !rare_look_.due()) return progress;
   const bool all_are_there = slot_.any_other_passed(number_);
   if (slot_.is_damaged(number_) || !own_words_are_there()) return damaged();
   if (!all_are_there || !awaits_members()) return progress;

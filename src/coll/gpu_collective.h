@@ -23,6 +23,7 @@
 
 #include <list>
 
+#include "base/rate_limit.h"
 #include "coll/work.h"
 #include "kernels/kernel_run.h"
 #include "node/node.h"
@@ -138,7 +139,7 @@ class GpuCollective {
   bool pushes_by_kernel_ = false;  // the pieces go to memory that copies must not write to
   bool tells_itself_ = false;      // the kernel stores the word of this member's part
   bool failed_ = false, abandoned_ = false, damaged_ = false;
-  unsigned waits_ = 0;
+  RareLook rare_look_;
 };
 
 }  // namespace fairlead::coll

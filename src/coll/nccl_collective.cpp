@@ -381,7 +381,7 @@ Progress NcclMember::run(uint64_t number) {
     if (flights_.empty()) return Progress::failed;  // abandoned
     const Flight first = flights_.front();
     Error state = device::runtime()->query_event(first.event);
-    if (state == Error::not_ready) return ++polls_ % polls_between_questions ? Progress::waiting : check();
+    if (state == Error::not_ready) return rare_look_.due() ? check() : Progress::waiting;
     if (state != Error::none) return failed(device::runtime()->error_text());
     flights_.erase(flights_.begin());
     spare_.push_back(first.event);

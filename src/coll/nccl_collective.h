@@ -20,6 +20,7 @@
 
 #include <vector>
 
+#include "base/rate_limit.h"
 #include "coll/gpu_collective.h"
 #include "coll/nccl_library.h"
 #include "device/context.h"
@@ -67,8 +68,6 @@ class NcclMember {
   void abandon();
   void free_if_idle();
 
-  static constexpr unsigned polls_between_questions = 64;
-
   CollectiveSlot& slot_;
   // Of the communicator. While it is `starting`, a collective is not in the stream yet.
   enum class Step { none, learning_id, making, agreeing, ready, starting, never } step_ = Step::none;
@@ -86,7 +85,7 @@ class NcclMember {
   std::vector<Flight> flights_;
   std::vector<device::Event> spare_;
   uint64_t reserved_up_to_ = 0, launched_up_to_ = 0, over_up_to_ = 0;
-  unsigned polls_ = 0;
+  RareLook rare_look_;
 };
 
 // All ranks call this in MPI_Finalize, until it returns true. It finalizes the remaining communicators and

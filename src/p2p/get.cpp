@@ -42,10 +42,9 @@ RendezvousGet::RendezvousGet(node::Node& node, const RtsHeader& rts, const packi
 }
 
 Error RendezvousGet::advance() {
-  constexpr unsigned between_looks = 64;
   const Error state = step();
   const bool awaits_sender = step_ != Step::copying && step_ != Step::passing;
-  if (state == Error::not_ready && awaits_sender && ++waits_ % between_looks == 0) report_stall();
+  if (state == Error::not_ready && awaits_sender && rare_look_.due()) report_stall();
   return state;
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/memory/host_buffer.h"
+#include "base/rate_limit.h"
 #include "base/report_timer.h"
 #include "device/copies/small_copy.h"
 #include "node/node.h"
@@ -83,7 +84,7 @@ class RendezvousGet {
   int copying_device_ = -1;
   std::chrono::steady_clock::time_point insisting_since_{}, insisted_{};
   std::optional<transport::StagedReceiver> stream_;
-  unsigned waits_ = 0;
+  RareLook rare_look_;
   ReportTimer report_timer_;
   uint64_t chunks_reported_ = 0;
 };

@@ -298,9 +298,8 @@ void CollectiveOperation::over(int error) {
 
 // Looks for damage now and then, and names the ranks that keep the others waiting.
 void CollectiveOperation::go_on_waiting() {
-  constexpr unsigned between_looks = 64;
   const bool looks = step_ == Step::arriving || step_ == Step::deciding;
-  if (looks && ++waits_ % between_looks == 0 && state_->slot()->is_damaged(number_)) {
+  if (looks && rare_look_.due() && state_->slot()->is_damaged(number_)) {
     if (awaits_news()) return;
     return lose();
   }

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/rate_limit.h"
 #include "base/report_timer.h"
 #include "coll/gpu_collective.h"
 #include "mpi/coll/communicator_state.h"
@@ -93,7 +94,7 @@ class CollectiveOperation : public Operation {
   std::optional<coll::GpuCollective> gpu_;
   StagedCall staged_;
   ReportTimer report_timer_;
-  unsigned waits_ = 0;
+  RareLook rare_look_;
   int error_ = MPI_SUCCESS;
   bool raised_ = false;  // the host MPI has raised the error on the call's communicator
   Fallback why_staged_ = Fallback::chosen_staged;

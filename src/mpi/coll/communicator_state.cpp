@@ -13,6 +13,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/gather.h"
 #include "mpi/core/interception.h"
+#include "mpi/core/requests/poll.h"
 #include "observe/per_thread.h"
 
 namespace fairlead::mpi {
@@ -170,7 +171,7 @@ int CommunicatorState::join() {
     std::lock_guard lock(engine().mutex());
     return joined();
   };
-  for (Backoff backoff; !joined_now(); backoff.pause()) engine().progress();
+  await_ranks("the first collective on a communicator", comm_, joined_now);
   return result;
 }
 

@@ -62,13 +62,9 @@ class Engine {
   void open(std::unique_ptr<node::Node> node, const node::Nonce& nonce, MPI_Comm self, MPI_Comm silent,
             bool threads);
   void allow_threads();
-  // MPI_Finalize calls these three in order. drain() makes progress until all ranks of the node have called
-  // it, so that no rank fetches data any more. release_imports() closes the mappings of other ranks' memory.
-  // Once all ranks have done so, release_exports() frees the memory that they mapped.
-  template <class OthersDone>
-  void drain(OthersDone others_done) {
-    for (Backoff backoff; !others_done(); backoff.pause()) progress();
-  }
+  // MPI_Finalize calls these two in order, when no rank of the node fetches data any more. release_imports()
+  // closes the mappings of other ranks' memory. Once all ranks have done so, release_exports() frees the
+  // memory that they mapped.
   void release_imports();
   void release_exports();
 

@@ -33,6 +33,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/core/requests/request.h"
 #include "mpi/failures/failures.h"
 #include "mpi/info/memory_kinds.h"
@@ -315,7 +316,7 @@ void close_job() {
   network::stop_answering();
   network::end_capability();
   MPI_Request barrier = MPI_REQUEST_NULL;
-  engine().drain([&] {
+  await_ranks("MPI_Finalize", silent_comm, [&] {
     if (engine().idle()) network::discard_unclaimed();
     if (barrier == MPI_REQUEST_NULL) {
       if (!network::all_received() || !network::capability_is_decided()) return false;

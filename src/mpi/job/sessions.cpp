@@ -15,6 +15,7 @@
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/datatype/type_layout.h"
 #include "mpi/failures/failures.h"
 #include "mpi/info/memory_kinds.h"
@@ -116,7 +117,8 @@ void stop_serving() {
 // The host MPI may shut down with the last session, so messages that are complete for the program must have
 // been sent by then.
 void end_serving() {
-  engine().drain([] { return engine().idle() && !network::keeps_messages(); });
+  await_ranks("MPI_Session_finalize", MPI_COMM_NULL,
+              [] { return engine().idle() && !network::keeps_messages(); });
   progress_thread().end_host_calls();
   close_streams();
   release_all(MPI_COMM_NULL);

@@ -7,6 +7,7 @@
 
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/core/requests/request.h"
 #include "mpi/p2p/match_order.h"
 #include "mpi/p2p/send_operation.h"
@@ -36,7 +37,7 @@ int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,
     return (real.*blocking)(buf, count, datatype, dest, tag, comm);
   MPI_Request request;
   int result = (real.*start)(buf, count, datatype, dest, tag, comm, &request);
-  return result == MPI_SUCCESS ? poll_until_complete(&request, MPI_STATUS_IGNORE) : result;
+  return result == MPI_SUCCESS ? poll_host(&request) : result;
 }
 
 template <auto start, SendMode mode, class Count>

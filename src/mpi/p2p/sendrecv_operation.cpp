@@ -4,6 +4,7 @@
 
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/core/requests/request.h"
 #include "mpi/p2p/match_order.h"
 
@@ -77,7 +78,7 @@ void SendReceive::end_sending() {
   if (sending_)
     end(*sending_);
   else
-    poll_until_complete(&message_, MPI_STATUS_IGNORE);
+    poll_host(&message_);
 }
 
 void SendReceive::end_if_failed(Failures& failures) {

@@ -12,20 +12,14 @@
 #include "device/classify.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/interception.h"
-#include "mpi/core/requests/request.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/failures/failures.h"
 #include "transport/peer.h"
 
 namespace fairlead::mpi {
 namespace {
 
-// Starts a nonblocking operation of the host MPI, polls it to completion and serves other ranks meanwhile.
-template <class Start>
-int poll_host(const Start& start) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  if (int result = start(&request); result != MPI_SUCCESS) return result;
-  return poll_until_complete(&request, MPI_STATUS_IGNORE);
-}
+constexpr const char* creation = "the creation of a window";
 
 int node_rank_of(MPI_Comm comm, int rank) {
   const node::Node* node = engine().node();
@@ -112,7 +106,7 @@ int Targets::create(void* base, MPI_Aint size, MPI_Aint disp_unit, bool dynamic,
       mine.words_bytes = words_memory_.bytes();
     }
   }
-  poll_host([&](MPI_Request* request) {
+  poll_host(creation, comm_, [&](MPI_Request* request) {
     return real.Iallgather(&mine, sizeof mine, MPI_BYTE, targets_.data(), sizeof mine, MPI_BYTE, comm_,
                            request);
   });
@@ -132,7 +126,7 @@ void Targets::close() {
     std::lock_guard lock(engine().mutex());
     mappings_.clear();
   }
-  poll_host([&](MPI_Request* request) { return start_barrier(comm_, request); });
+  poll_host("MPI_Win_free", comm_, [&](MPI_Request* request) { return start_barrier(comm_, request); });
   BlockingHostCall blocking_call;
   free_own(&comm_);
 }
@@ -219,8 +213,9 @@ std::vector<int> Targets::ranks_of(MPI_Group group) const {
 
 bool Targets::all_say(bool mine) const {
   int own = mine, all = 0;
-  poll_host(
-      [&](MPI_Request* request) { return real.Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm_, request); });
+  poll_host(creation, comm_, [&](MPI_Request* request) {
+    return real.Iallreduce(&own, &all, 1, MPI_INT, MPI_MIN, comm_, request);
+  });
   return all != 0;
 }
 
@@ -258,16 +253,15 @@ int Targets::failure_of_requests() const {
   return a_request_failed ? Failures().of_members(comm_) : MPI_SUCCESS;
 }
 
-// A few rounds go by before the host MPI is asked.
-int Targets::failure_seen(unsigned round) const {
-  constexpr unsigned rounds_between_looks = 64;
-  if (!survives_failures() || round % rounds_between_looks != rounds_between_looks - 1) return MPI_SUCCESS;
+int Targets::failure_seen() const {
+  if (!survives_failures()) return MPI_SUCCESS;
   std::lock_guard lock(engine().mutex());
   return Failures().of_members(comm_);
 }
 
 int Targets::host_barrier() const {
-  return poll_host([&](MPI_Request* request) { return real.Ibarrier(comm_, request); });
+  return poll_host("the fence, or the end, of a window", comm_,
+                   [&](MPI_Request* request) { return real.Ibarrier(comm_, request); });
 }
 
 void Targets::complain(const char* what, int whom, int seconds) const {

@@ -17,6 +17,7 @@
 
 #include "mpi/abi/host_mpi.h"
 //
+#include "base/rate_limit.h"
 #include "base/report_timer.h"
 #include "device/ipc_registry.h"
 #include "mpi/core/engine.h"
@@ -91,13 +92,14 @@ class Targets {
   template <class Done>
   int poll_until(const char* what, const int& whom, const Done& done) const {
     ReportTimer report_timer;
-    unsigned round = 0;
+    RareLook rare_look;
     for (Backoff backoff;; backoff.pause()) {
       {
         std::lock_guard lock(engine().mutex());
         if (done()) return failure_of_requests();
       }
-      if (const int failure = failure_seen(round++); failure != MPI_SUCCESS) return failure;
+      if (const int failure = rare_look.due() ? failure_seen() : MPI_SUCCESS; failure != MPI_SUCCESS)
+        return failure;
       engine().progress();
       if (const int seconds = report_timer.due()) complain(what, whom, seconds);
     }
@@ -114,7 +116,7 @@ class Targets {
   bool map_all();
   const Mapping* mapping(int target, int device);
   int host_barrier() const;
-  int failure_seen(unsigned round) const;
+  int failure_seen() const;
   int failure_of_requests() const;
   void complain(const char* what, int whom, int seconds) const;
 

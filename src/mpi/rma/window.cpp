@@ -15,7 +15,7 @@
 #include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
-#include "mpi/core/requests/request.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/failures/failures.h"
 
 namespace fairlead::mpi {
@@ -74,6 +74,8 @@ std::shared_ptr<Window> detail::look_up_window(MPI_Win win) {
   return found == registry().windows.end() ? nullptr : found->second;
 }
 
+static constexpr const char* meeting = "a call that ranks of a window make together";
+
 static void advance_windows() {
   for (const auto& window : registry().by_messages) window->accesses().advance();
 }
@@ -90,7 +92,7 @@ static void meet(const Targets& targets, const std::vector<int>& ranks) {
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     real.Irecv(nullptr, 0, MPI_BYTE, previous, tag_meeting, targets.comm(), &requests[0]);
     real.Isend(nullptr, 0, MPI_BYTE, next, tag_meeting, targets.comm(), &requests[1]);
-    for (MPI_Request& request : requests) poll_until_complete(&request, MPI_STATUS_IGNORE);
+    for (MPI_Request& request : requests) poll_host(&request, MPI_STATUS_IGNORE, meeting, targets.comm());
   }
 }
 
@@ -119,8 +121,7 @@ static void gather_members(MPI_Group members, MPI_Comm comm) {
     };
     if (here.size() < 2 || std::ranges::any_of(met, includes_all)) continue;
     if (here.size() == ranks.size() && comm != MPI_COMM_NULL) {
-      MPI_Request request = MPI_REQUEST_NULL;
-      if (real.Ibarrier(comm, &request) == MPI_SUCCESS) poll_until_complete(&request, MPI_STATUS_IGNORE);
+      poll_host(meeting, comm, [&](MPI_Request* request) { return real.Ibarrier(comm, request); });
     } else if (window->threads() == Window::Threads::none && !survives_failures()) {
       meet(window->targets(), here);
     } else {

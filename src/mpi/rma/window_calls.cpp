@@ -18,6 +18,7 @@
 #include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/info/memory_kinds.h"
 #include "mpi/rma/staged_access.h"
 #include "mpi/rma/window.h"
@@ -179,11 +180,11 @@ int wait_in_host(MPI_Win win) {
     BlockingHostCall blocking_call;
     return real.Win_wait(win);
   }
-  int over = 0, result = real.Win_test(win, &over);
-  for (Backoff backoff; result == MPI_SUCCESS && !over; result = real.Win_test(win, &over)) {
-    engine().progress();
-    backoff.pause();
-  }
+  int over = 0, result = MPI_SUCCESS;
+  await_ranks("MPI_Win_wait", MPI_COMM_NULL, [&] {
+    result = real.Win_test(win, &over);
+    return over || result != MPI_SUCCESS;
+  });
   return result;
 }
 

@@ -21,6 +21,7 @@
 #include "mpi/core/hooks.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/core/requests/request.h"
 
 namespace fairlead::mpi {
@@ -92,12 +93,8 @@ void leave(StreamCollective& collective, const GpuStream& stream, MPI_Comm comm)
     engine().progress();
   }
   await_turn(comm);
-  MPI_Request everyone = MPI_REQUEST_NULL;
-  real.Ibarrier(comm, &everyone);
-  int here = 0;
-  for (Backoff backoff; !here && real.Test(&everyone, &here, MPI_STATUS_IGNORE) == MPI_SUCCESS;
-       backoff.pause())
-    engine().progress();
+  poll_host("the end of a communicator with a GPU stream", comm,
+            [&](MPI_Request* request) { return real.Ibarrier(comm, request); });
 }
 
 // Waits for what is enqueued on the communicator.

@@ -299,6 +299,18 @@ RANK_TEST(faults, a_rank_is_late_for_the_messages_of_a_collective, 2) {
   }
 }
 
+RANK_TEST(faults, a_rank_is_late_for_the_end, 2) {
+  // For ctest `faults.late_end`: the attribute is deleted in MPI_Finalize.
+  if (getenv("TEST_LATE_S") == nullptr || rank != 0) return;
+  int keyval = MPI_KEYVAL_INVALID;
+  auto wait = [](MPI_Comm, int, void*, void*) -> int {
+    sleep(static_cast<unsigned>(atoi(getenv("TEST_LATE_S"))));
+    return MPI_SUCCESS;
+  };
+  MUST(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, wait, &keyval, nullptr));
+  MUST(MPI_Comm_set_attr(MPI_COMM_SELF, keyval, nullptr));
+}
+
 RANK_TEST(faults, a_rank_cannot_copy_what_a_collective_needs, 2) {
   // For ctest `faults.lame`, where no copy of a rank of odd number succeeds: it gets an error, and nobody
   // waits.

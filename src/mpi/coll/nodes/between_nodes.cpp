@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/report_timer.h"
 #include "coll/choice.h"
 #include "mpi/check/stream_check.h"
 #include "mpi/coll/agreement.h"
@@ -17,39 +16,23 @@
 #include "mpi/coll/nodes/segmented_staging.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/core/requests/request.h"
 #include "observe/statistics.h"
 
 namespace fairlead::mpi {
 namespace {
 
-// Makes progress until `done`. The ranks wait here for late ones, and the host MPI does not tell which are
-// late.
-template <class Done>
-void await_ranks(MPI_Comm comm, bool reports, const Done& done) {
-  ReportTimer report_timer;
-  for (Backoff backoff; !done(); backoff.pause()) {
-    engine().progress();
-    const int seconds = reports ? report_timer.due() : 0;
-    if (seconds == 0) continue;
-    int size = 0;
-    PMPI_Comm_size(comm, &size);
-    log_line(
-        LogLevel::warn,
-        "a collective over several nodes has been waiting for %d s; not arrived yet: some of the %d ranks",
-        seconds, size);
-  }
-}
+constexpr const char* waiting = "a collective over several nodes";
 
 // Are all ranks ready?
 bool agree(bool ready, MPI_Comm comm) {
-  int all = ready, here = 0;
-  MPI_Request request = MPI_REQUEST_NULL;
+  int all = ready;
   await_turn(comm);
-  if (real.Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, comm, &request) != MPI_SUCCESS) return false;
-  await_ranks(comm, ready,
-              [&] { return real.Test(&request, &here, MPI_STATUS_IGNORE) != MPI_SUCCESS || here; });
-  return here && all;
+  const int result = poll_host(ready ? waiting : nullptr, comm, [&](MPI_Request* request) {
+    return real.Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, comm, request);
+  });
+  return result == MPI_SUCCESS && all;
 }
 
 // Segments that the host MPI moves as a whole are shorter than those that pass through several steps: 1 MiB
@@ -96,7 +79,7 @@ void learn(CommunicatorState& state, unsigned function, uint64_t length, bool on
 // All ranks have asked what they learn in this blocking call, since the calls that asked precede it.
 void learn_answers(MPI_Comm comm, CommunicatorState& state) {
   for (auto& questions = state.questions(); !questions.empty(); questions.pop_front()) {
-    await_ranks(comm, true, [&] {
+    await_ranks(waiting, comm, [&] {
       std::lock_guard lock(engine().mutex());
       return questions.front()->answered();
     });

@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/report_timer.h"
 #include "coll/choice.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
@@ -21,6 +20,7 @@
 #include "mpi/coll/nodes/slice_exchange.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
 #include "observe/statistics.h"
@@ -334,24 +334,12 @@ class HierarchicalCollective {
   }
   void note(device::Error error) { note(error == device::Error::none ? MPI_SUCCESS : MPI_ERR_OTHER); }
 
-  // An error of any member is an error of all. Members wait here for late members, and the host MPI does not
-  // tell which members are late.
+  // An error of any member is an error of all.
   int agreed_error() {
-    int worst = error_ == MPI_SUCCESS ? 0 : 1, here = 0;
-    MPI_Request request = MPI_REQUEST_NULL;
-    int result = real.Iallreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, hierarchy_.all(), &request);
-    ReportTimer report_timer;
-    for (Backoff backoff; result == MPI_SUCCESS; backoff.pause()) {
-      result = real.Test(&request, &here, MPI_STATUS_IGNORE);
-      if (here) break;
-      engine().progress();
-      if (const int seconds = report_timer.due())
-        log_line(
-            LogLevel::warn,
-            "a collective over %d nodes has been waiting for %d s; not arrived yet: some of the %d ranks",
-            hierarchy_.nodes(), seconds, hierarchy_.ranks());
-    }
-    note(result);
+    int worst = error_ == MPI_SUCCESS ? 0 : 1;
+    note(poll_host("a collective over several nodes", hierarchy_.all(), [&](MPI_Request* request) {
+      return real.Iallreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, hierarchy_.all(), request);
+    }));
     if (worst) note(MPI_ERR_OTHER);
     return error_;
   }

@@ -13,6 +13,7 @@
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/record.h"
+#include "mpi/core/requests/poll.h"
 #include "mpi/core/requests/request.h"
 #include "mpi/failures/failures.h"
 
@@ -297,7 +298,7 @@ FAIRLEAD_MPI(Wait, (MPI_Request * request, MPI_Status* status)) {
   if (forwards(request, status)) return forward(1, request, [&] { return real.Wait(request, status); });
   Operation* operation = engine().find(*request);
   if (!operation || !operation->active) {
-    if (!operation) return poll_until_complete(request, status);
+    if (!operation) return poll_host(request, status);
     if (status != MPI_STATUS_IGNORE) set_empty(status);
     return MPI_SUCCESS;
   }

@@ -163,15 +163,4 @@ void release(Operation* operation, MPI_Request* request) {
     delete operation;
 }
 
-int poll_until_complete(MPI_Request* request, MPI_Status* status) {
-  int complete = 0;
-  int result = real.Test(request, &complete, status);
-  if (complete || result != MPI_SUCCESS) return noted(result);
-  for (Backoff backoff;; backoff.pause()) {
-    engine().progress();
-    result = real.Test(request, &complete, status);
-    if (complete || result != MPI_SUCCESS) return noted(result);
-  }
-}
-
 }  // namespace fairlead::mpi

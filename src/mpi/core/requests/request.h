@@ -38,7 +38,4 @@ int finish(Operation* operation, MPI_Request* request, MPI_Status* status);
 // MPI_Request_free: the operation continues without the user.
 void release(Operation* operation, MPI_Request* request);
 
-// Waits for a host request and makes progress meanwhile (M7).
-int poll_until_complete(MPI_Request* request, MPI_Status* status);
-
 }  // namespace fairlead::mpi
