@@ -32,37 +32,28 @@ bool in_ordinary_memory(const View& view) {
 // pieces are in progress at once. not_supported: there is no page-locked memory.
 template <class Start, class End>
 Error through_pinned(uint64_t bytes, const Start& start, const End& end) {
-  struct PipelineBuffer {
-    explicit PipelineBuffer(uint64_t size) : buffer(size) {}
+  struct Piece {
+    explicit Piece(uint64_t size) : buffer(size) {}
     device::PinnedBuffer buffer;
     Move move;
-    uint64_t at = 0, bytes = 0;
   };
-  uint64_t piece = std::min(bytes, pinned_piece);
-  std::deque<PipelineBuffer> piece_buffers;
-  for (uint64_t k = 0; k < std::min<uint64_t>(2, (bytes + piece - 1) / piece); ++k)
-    if (!piece_buffers.emplace_back(piece).buffer.pinned()) return Error::not_supported;
-  auto finish = [&](PipelineBuffer& piece_buffer) {
-    Error error = piece_buffer.move.wait();
-    if (error == Error::none && piece_buffer.bytes)
-      end(piece_buffer.buffer.data(), piece_buffer.at, piece_buffer.bytes);
-    piece_buffer.bytes = 0;
-    return error;
-  };
-  size_t next = 0;
-  for (uint64_t at = 0; at < bytes; at += piece, next = (next + 1) % piece_buffers.size()) {
-    PipelineBuffer& piece_buffer = piece_buffers[next];
-    if (Error error = finish(piece_buffer); error != Error::none) return error;
-    piece_buffer.at = at;
-    piece_buffer.bytes = std::min(piece, bytes - at);
-    if (Error error = start(piece_buffer.move, piece_buffer.buffer.data(), at, piece_buffer.bytes);
-        error != Error::none)
-      return error;
-  }
-  for (size_t k = 0; k < piece_buffers.size(); ++k)
-    if (Error error = finish(piece_buffers[(next + k) % piece_buffers.size()]); error != Error::none)
-      return error;
-  return Error::none;
+  const uint64_t longest = std::min(bytes, pinned_piece);
+  std::deque<Piece> pieces;
+  for (size_t k = 0; k < (bytes > longest ? 2 : 1); ++k)
+    if (!pieces.emplace_back(longest).buffer.pinned()) return Error::not_supported;
+  Error error = Error::none;
+  pass_in_pieces(
+      pieces, bytes, longest,
+      [&](Piece& piece, uint64_t at, uint64_t length) {
+        error = start(piece.move, piece.buffer.data(), at, length);
+        return error == Error::none;
+      },
+      [&](Piece& piece, uint64_t at, uint64_t length) {
+        error = piece.move.wait();
+        if (error == Error::none) end(piece.buffer.data(), at, length);
+        return error == Error::none;
+      });
+  return error;
 }
 
 void* at_offset(const View& view, int64_t offset) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/memory/host_buffer.h"
 #include "base/shortage.h"
@@ -74,6 +75,21 @@ device::Error by_pieces(uint64_t bytes, uint64_t longest, const Step& step) {
   for (uint64_t at = 0; at < bytes && error == device::Error::none; at += longest)
     error = step(at, static_cast<void*>(memory.data()), std::min(bytes - at, longest));
   return error;
+}
+// With several pieces under way, so that a step of one overlaps another step of the next: calls
+// begin(slot, at, length) for the pieces in their order, and end(slot, at, length) for each in the same
+// order, when all slots are in use or all pieces have begun. Ends as soon as one of these returns false.
+template <class Slots, class Begin, class End>
+void pass_in_pieces(Slots& slots, uint64_t bytes, uint64_t longest, const Begin& begin, const End& end) {
+  bool goes_on = true;
+  for (uint64_t begun = 0, ended = 0; ended < bytes && goes_on;) {
+    const bool begins = begun < bytes && begun - ended < longest * std::size(slots);
+    uint64_t& at = begins ? begun : ended;
+    auto& slot = slots[at / longest % std::size(slots)];
+    const uint64_t length = std::min(bytes - at, longest);
+    goes_on = begins ? begin(slot, at, length) : end(slot, at, length);
+    at += length;
+  }
 }
 
 }  // namespace fairlead::packing

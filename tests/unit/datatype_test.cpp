@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Trees and plans of datatypes: random layouts against a walk byte by byte, and layouts that are equal
-// however they were built.
+// however they were built. The order of pieces of a move.
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "packing/move.h"
 #include "packing/plan.h"
 #include "random_tree.h"
 
@@ -182,6 +183,24 @@ TEST(datatype, irregular_layouts_of_irregular_layouts_have_no_plan) {
   }
   EXPECT_EQ(tree.size(), 1000000000000u);
   EXPECT_FALSE(Plan::make(tree, tree.high()));
+}
+
+TEST(pieces, two_are_under_way_and_the_first_failure_ends_all) {
+  auto steps_until = [](const std::string& failing) {
+    std::string steps, slots[2] = {"A", "B"};
+    auto step = [&](const char* what) {
+      return [&steps, &failing, what](const std::string& slot, uint64_t at, uint64_t length) {
+        const std::string words = what + slot + std::to_string(at) + "+" + std::to_string(length);
+        steps += words + " ";
+        return words != failing;
+      };
+    };
+    pass_in_pieces(slots, 14, 4, step("begin"), step("end"));
+    return steps;
+  };
+  EXPECT_EQ(steps_until(""), "beginA0+4 beginB4+4 endA0+4 beginA8+4 endB4+4 beginB12+2 endA8+4 endB12+2 ");
+  EXPECT_EQ(steps_until("beginB4+4"), "beginA0+4 beginB4+4 ");
+  EXPECT_EQ(steps_until("endA0+4"), "beginA0+4 beginB4+4 endA0+4 ");
 }
 
 }  // namespace

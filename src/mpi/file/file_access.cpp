@@ -6,7 +6,6 @@
 #include "mpi/file/file_access.h"
 
 #include <algorithm>
-#include <deque>
 
 #include "base/options.h"
 #include "device/pinned_buffer.h"
@@ -22,8 +21,6 @@ using device::Error;
 
 namespace {
 
-constexpr size_t pieces_at_once = 2;  // one in the host MPI, one that is copied
-
 // Longer than the chunks of messages: the host MPI does more in a call on a file than in one on a message.
 // Its count is an int.
 uint64_t longest_piece() {
@@ -31,9 +28,8 @@ uint64_t longest_piece() {
 }
 
 struct Piece {
-  explicit Piece(uint64_t length) : memory(length), bytes(length) {}
+  explicit Piece(uint64_t length) : memory(length) {}
   device::PinnedBuffer memory;
-  uint64_t bytes;
   packing::Move copy;
 };
 
@@ -57,64 +53,46 @@ class Pipeline {
   bool possible() const { return piece_bytes_ > 0; }
 
   int run(MPI_Status* status) {
-    int result = call_.writes ? write(status) : read(status);
-    for (Piece& piece : pieces_) note(piece.copy.wait());
+    Piece pieces[] = {Piece(piece_bytes_), Piece(piece_bytes_)};  // one in the host MPI, one that is copied
+    const auto write_to_file = [&](Piece& piece, uint64_t, uint64_t bytes) {
+      return copied(piece.copy.wait()) && call_host(piece, bytes, status) == bytes;
+    };
+    const auto read_from_file = [&](Piece& piece, uint64_t at, uint64_t bytes) {
+      const uint64_t arrived = call_host(piece, bytes, status);
+      return (arrived == 0 || copied(piece.copy.start(elements_.device(), *elements_.view(), at,
+                                                      {piece.memory.data(), arrived}, 0, arrived))) &&
+             arrived == bytes;
+    };
+    const auto copy_out = [&](Piece& piece, uint64_t at, uint64_t bytes) {
+      return copied(piece.copy.start(elements_.device(), {piece.memory.data(), bytes}, 0, *elements_.view(),
+                                     at, bytes));
+    };
+    const auto copied_in = [&](Piece& piece, uint64_t, uint64_t) { return copied(piece.copy.wait()); };
+    if (!pieces[0].memory.data() || !pieces[1].memory.data())
+      copied(Error::out_of_memory);
+    else if (call_.writes)
+      packing::pass_in_pieces(pieces, total_, piece_bytes_, copy_out, write_to_file);
+    else
+      packing::pass_in_pieces(pieces, total_, piece_bytes_, read_from_file, copied_in);
+    for (Piece& piece : pieces) copied(piece.copy.wait());
     set_byte_count(status, static_cast<MPI_Count>(done_));
-    return result == MPI_SUCCESS && copied_ != Error::none ? raise_copy_error(call_, elements_) : result;
+    return result_ == MPI_SUCCESS && copied_ != Error::none ? raise_copy_error(call_, elements_) : result_;
   }
 
  private:
-  int write(MPI_Status* status) {
-    uint64_t started = 0;
-    while (done_ < total_) {
-      for (; started < total_ && pieces_.size() < pieces_at_once; started += pieces_.back().bytes) {
-        Piece& piece = pieces_.emplace_back(std::min(piece_bytes_, total_ - started));
-        note(!piece.memory.data() ? Error::out_of_memory
-                                  : piece.copy.start(elements_.device(), {piece.memory.data(), piece.bytes},
-                                                     0, *elements_.view(), started, piece.bytes));
-      }
-      note(pieces_.front().copy.wait());
-      if (copied_ != Error::none) return MPI_SUCCESS;
-      uint64_t written = 0;
-      const int result = call_host(pieces_.front(), status, &written);
-      if (result != MPI_SUCCESS || written < pieces_.front().bytes) return result;
-      pieces_.pop_front();
-    }
-    return MPI_SUCCESS;
+  // Returns how many bytes the host MPI has read or written.
+  uint64_t call_host(const Piece& piece, uint64_t bytes, MPI_Status* status) {
+    result_ = host_(static_cast<MPI_Offset>(done_ / etype_bytes_), piece.memory.data(),
+                    static_cast<MPI_Count>(bytes), MPI_BYTE, status);
+    const uint64_t moved = result_ == MPI_SUCCESS ? static_cast<uint64_t>(byte_count(*status)) : 0;
+    done_ += moved;
+    return moved;
   }
 
-  int read(MPI_Status* status) {
-    while (done_ < total_ && copied_ == Error::none) {
-      if (pieces_.size() == pieces_at_once) {
-        note(pieces_.front().copy.wait());
-        pieces_.pop_front();
-      }
-      Piece& piece = pieces_.emplace_back(std::min(piece_bytes_, total_ - done_));
-      if (!piece.memory.data()) {
-        note(Error::out_of_memory);
-        break;
-      }
-      const uint64_t at = done_;
-      uint64_t arrived = 0;
-      const int result = call_host(piece, status, &arrived);
-      if (arrived > 0)
-        note(piece.copy.start(elements_.device(), *elements_.view(), at, {piece.memory.data(), arrived}, 0,
-                              arrived));
-      if (result != MPI_SUCCESS || arrived < piece.bytes) return result;
-    }
-    return MPI_SUCCESS;
-  }
-
-  int call_host(const Piece& piece, MPI_Status* status, uint64_t* moved) {
-    const int result = host_(static_cast<MPI_Offset>(done_ / etype_bytes_), piece.memory.data(),
-                             static_cast<MPI_Count>(piece.bytes), MPI_BYTE, status);
-    if (result == MPI_SUCCESS) *moved = static_cast<uint64_t>(byte_count(*status));
-    done_ += *moved;
-    return result;
-  }
-
-  void note(Error error) {
+  // False if a copy has failed.
+  bool copied(Error error) {
     if (copied_ == Error::none) copied_ = error;
+    return copied_ == Error::none;
   }
 
   const FileCall& call_;
@@ -124,7 +102,7 @@ class Pipeline {
   uint64_t etype_bytes_ = 0, piece_bytes_ = 0;
   uint64_t done_ = 0;  // read from or written to the file
   Error copied_ = Error::none;
-  std::deque<Piece> pieces_;
+  int result_ = MPI_SUCCESS;
 };
 
 }  // namespace
