@@ -4,9 +4,8 @@
 // user's bytes. It has a fixed length and names the sender's rendezvous in the node's shared segment or,
 // between nodes, the pipelined transfer that carries the bytes (src/mpi/network/pipelined_send.h). A receive
 // recognizes it by its exact length and the job's nonce, which no user message starts with. The length is a
-// multiple of the size of every common basic type, because a receive of such a type must not get a message
-// that ends inside an element (MPICH 5 asserts this). A user message of that length only makes a probe slower
-// (see src/mpi/p2p/probed_messages.h).
+// multiple of the size of every common basic type (quirk part_of_element). A user message of that length only
+// makes a probe slower (see src/mpi/p2p/probed_messages.h).
 
 #pragma once
 

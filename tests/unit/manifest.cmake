@@ -21,6 +21,8 @@ add_test(NAME includes_go_down
   COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/unit/floors_test.py ${PROJECT_SOURCE_DIR}/src)
 add_test(NAME environment_is_read_in_one_place
   COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/unit/environment_test.py ${PROJECT_SOURCE_DIR}/src)
+add_test(NAME quirks_are_listed
+  COMMAND Python3::Interpreter ${PROJECT_SOURCE_DIR}/tests/unit/quirks_test.py)
 
 # Headers of newer MPIs: packaging/compile-against-headers.
 foreach(abi IN LISTS FAIRLEAD_MPIS)

@@ -29,7 +29,7 @@ Addresses map(size_t bytes) {
   void* const begin = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (begin == MAP_FAILED || memory == MAP_FAILED) return {};
   auto* const at = static_cast<unsigned char*>(begin);
-  // UCX replaces mremap() by a function of its own, which loses the last argument.
+  // Not mremap(): quirk ucx_mremap.
   for (size_t done = 0; done < bytes; done += piece) {
     if (syscall(SYS_mremap, memory, 0, piece, MREMAP_MAYMOVE | MREMAP_FIXED, at + done) != -1) continue;
     munmap(begin, bytes);

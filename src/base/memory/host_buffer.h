@@ -5,8 +5,7 @@
 // Buffers beyond 64 GiB, which hold images of user buffers with distant parts, take no more address space
 // than they need and are not kept. Thread-safe.
 //
-// Open MPI writes the whole of a message that is longer than its receive (seen with 4.1.4 and 5.0.11 between
-// processes of one node). As protection, 1 MiB after each of the first 128 receive buffers stays unused, and
+// Against the quirk overlong_message, 1 MiB after each of the first 128 receive buffers stays unused, and
 // these buffers are taken first. Further receive buffers lie contiguously in regions, each of which ends with
 // 64 MiB that stay unused. Such a message therefore overwrites no memory of the program; at worst it
 // overwrites other messages that have just arrived.

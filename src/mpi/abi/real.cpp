@@ -64,7 +64,7 @@ void* detail::find(Function function) {
   const char* name = profiling_names[static_cast<int>(function)];
   void* address = find_by_name(name);
 #if defined(OPEN_MPI)
-  constexpr size_t prefix = sizeof "PMPI" - 1;  // the persistent collectives of Open MPI 4.1
+  constexpr size_t prefix = sizeof "PMPI" - 1;  // quirk persistent_names
   if (!address) address = find_by_name(("PMPIX" + std::string(name + prefix)).c_str());
 #endif
   return address;

@@ -20,8 +20,7 @@
 
 #define FAIRLEAD_EXPORT __attribute__((visibility("default")))
 
-// Open MPI 5 has sessions, although it reports MPI 3.1, and it also runs programs built with Open MPI 4,
-// whose header does not declare them.
+// Quirk sessions_not_declared.
 #if defined(OPEN_MPI)
 typedef struct ompi_instance_t* MPI_Session;
 extern "C" int PMPI_Group_from_session_pset(MPI_Session session, const char* pset_name, MPI_Group* newgroup);
@@ -48,7 +47,7 @@ extern "C" int PMPI_Group_from_session_pset(MPI_Session session, const char* pse
   extern "C" FAIRLEAD_EXPORT int fairlead_##name parameters __asm__("MPIX_" #name); \
   int fairlead_##name parameters
 
-// MPIX_<name> as another name of MPI_<name>: Open MPI had the persistent collectives before the standard.
+// MPIX_<name> as another name of MPI_<name>: quirk persistent_names.
 #if defined(OPEN_MPI)
 #define FAIRLEAD_EARLIER_NAME(name)                                                                   \
   extern "C" FAIRLEAD_EXPORT decltype(fairlead_##name) fairlead_earlier_##name __asm__("MPIX_" #name) \

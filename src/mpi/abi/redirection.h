@@ -7,9 +7,8 @@
 
 namespace fairlead::mpi {
 
-// The host MPI's calls of its own functions stay inside it: MPICH's file functions (4.3) start receives by
-// MPI_Irecv_c, and complete them by PMPI_Wait, which would wait forever for a request of Fairlead. Each
-// reference to an MPI_X of Fairlead becomes one to the host MPI's PMPI_X.
+// The host MPI's calls of its own functions stay inside it (quirk calls_itself): each reference to an MPI_X
+// of Fairlead becomes one to the host MPI's PMPI_X.
 void keep_calls_of_host_inside();
 
 // What the program, or one of its libraries, calls by a profiling name reaches Fairlead as well: each

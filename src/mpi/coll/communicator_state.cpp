@@ -22,7 +22,7 @@ namespace {
 auto& pool = *new std::unique_ptr<coll::SlotPool>;
 int keyval = MPI_KEYVAL_INVALID;
 
-// Host MPIs limit the number of communicators (MPICH to 2048 per process), and the program needs some.
+// The program needs some communicators: quirk few_communicators.
 constexpr size_t lent_at_most = 256;
 
 using Kept = std::shared_ptr<CommunicatorState>;
@@ -287,9 +287,8 @@ void await_turn(MPI_Comm comm) {
   for (Backoff backoff; !state->all_cleared(); backoff.pause()) engine().progress();
 }
 
-// Open MPI 4 and 5 start nonblocking collectives on the communicator for as long as MPI_Comm_idup is under
-// way. Their order is not the same on all ranks, and they match any others that are started meanwhile. So
-// Fairlead starts none of its own from here on: the ranks agree on the memory of no later call.
+// Fairlead starts no collective of its own on the communicator from here on (quirk idup_in_any_order): the
+// ranks agree on the memory of no later call.
 Duplicating::Duplicating(MPI_Comm comm) {
   if (comm == MPI_COMM_NULL) return;
   std::shared_ptr<CommunicatorState> parent = communicator_state_of(comm);

@@ -15,8 +15,7 @@ namespace fairlead::mpi {
 
 namespace {
 
-// Host MPIs limit the number of communicators (MPICH to 2048 per process), and the program needs most of
-// them.
+// The program needs most communicators: quirk few_communicators.
 constexpr int most_hierarchies = 64;
 std::atomic<int> hierarchies{0};
 constexpr int none_left = -1;

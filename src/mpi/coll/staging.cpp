@@ -195,8 +195,7 @@ int StagedCall::end(const Regions& regions) const {
 
 const void* StagedCall::send_argument(const CollectiveCall& call) const {
   if (call.in_place()) return MPI_IN_PLACE;
-  // Two buffers without bytes do not overlap even if they have the same address. MPICH 5.0 reports an overlap
-  // in nonblocking calls, by which Fairlead starts persistent collectives, but not in persistent calls.
+  // Nonblocking calls start persistent collectives: quirk empty_buffers_overlap.
   static const char nothing = 0;
   return both_empty_ && read_.address() == written_.address() ? &nothing : read_.address();
 }

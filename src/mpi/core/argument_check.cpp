@@ -24,7 +24,7 @@ int class_of(int code) {
   return error_class;
 }
 
-// Sends to MPI_PROC_NULL. MPICH checks the datatype only of a message that has elements.
+// Sends to MPI_PROC_NULL. A message without elements is no question: quirk no_elements_unchecked.
 int ask_about_elements(MPI_Count count, MPI_Datatype datatype) {
   const int asked = static_cast<int>(std::clamp<MPI_Count>(count, -1, 1));
   return class_of(real.Send(nothing, asked, datatype, MPI_PROC_NULL, 0, engine().self()));
@@ -67,7 +67,7 @@ int error_of_reduction(MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
   static thread_local Pair accepted[8];
   static thread_local size_t next = 0;
   const Pair pair{datatype, op};
-  // MPICH does not check the count of a reduction, and may crash.
+  // Quirk negative_reduction.
   if (count < 0) return ask_about_elements(count, datatype);
   if (op != MPI_OP_NULL && std::ranges::find(accepted, pair) != std::end(accepted)) return MPI_SUCCESS;
   const int error = ask_about_reduction(count, datatype, op);

@@ -37,10 +37,9 @@ int forget(MPI_Comm, int, void* value, void*) {
   return MPI_SUCCESS;
 }
 
-// Open MPI translates a rank by comparing its process with those of the other group one by one, so to
-// translate the whole group at once takes a time with the square of the ranks. Most communicators have their
-// members in the order of the world: each member is looked for in the block of the world that holds the one
-// before it, then in the blocks behind that.
+// To translate the whole group at once may take a time with the square of the ranks (quirk slow_translation).
+// Most communicators have their members in the order of the world: each member is looked for in the block of
+// the world that holds the one before it, then in the blocks behind that.
 void translate(MPI_Group members, MPI_Group world, std::vector<int>* world_ranks) {
   int size = 0, ranks = 0;
   PMPI_Group_size(members, &size);

@@ -30,8 +30,7 @@ constexpr size_t relays_at_most = 64;
 template <Function maker, class Handle>
 inline std::array<ErrorHandler<Handle>*, relays_at_most> relayed_to{};
 
-// MPICH 5 (seen with 5.0.2) returns MPI_SUCCESS from a receive whose error a user's handler has seen, so the
-// result does not show that a message was truncated (noted()).
+// The result may not show that a message was truncated (noted()): quirk error_hidden_by_handler.
 // Open MPI passes a handler in C the name of the function and a null pointer as well.
 template <Function maker, class Handle, size_t number>
 void relay(Handle* handle, int* code, ...) {

@@ -35,7 +35,7 @@ inline bool is_device(const void* address) {
 inline const void* first_data_byte(const void* address, MPI_Datatype datatype, MPI_Aint offset = 0) {
   MPI_Count lower = 0, extent = 0;
   if (datatype != MPI_DATATYPE_NULL && !is_plain(datatype)) {
-    // MPICH counts parts without bytes in the true extent.
+    // Not by the host MPI: quirk empty_parts_in_extent.
     if (PlanOfType plan = plan_of(datatype)) return first_data_byte(address, *plan, offset);
     PMPI_Type_get_true_extent_x(datatype, &lower, &extent);
   }
@@ -74,8 +74,7 @@ inline int noted(int result) {
 inline bool may_swallow_rts(int room) {
   return room == 0 && !detail::receives_failed.load(std::memory_order_relaxed);
 }
-// Errors that noted() has counted in this thread. MPICH 5 returns MPI_SUCCESS after a handler of the program
-// has seen an error.
+// Errors that noted() has counted in this thread: quirk error_hidden_by_handler.
 extern constinit thread_local int errors_noted;
 
 // Lives while this rank is inside a host MPI call that Fairlead cannot poll (M6). The constructor first makes

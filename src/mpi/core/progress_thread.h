@@ -41,7 +41,7 @@ class ProgressThread {
   static bool wants_threads();
   // The thread may call the host MPI. Logs a warning if it was requested and is not possible.
   void allow_host_calls(bool threads);
-  // Called before the host MPI's MPI_Finalize, which only one thread may be in (MPICH then drops its locks).
+  // Called before the host MPI's MPI_Finalize: quirk finalize_drops_locks.
   void end_host_calls();
 
   // Collectives: advance_without_host() is called until forget(), which may be called any number of times.

@@ -60,8 +60,8 @@ MPI_Aint extent_of(MPI_Datatype datatype);
 std::optional<packing::View> kernel_view(const void* buffer, const Layout& layout,
                                          const device::Allocation& memory);
 
-// A buffer as an argument of the host MPI's pack functions. MPICH (4.0.2) refuses MPI_BOTTOM there. It gets
-// another address instead, and a type whose elements begin the same distance before that address.
+// A buffer as an argument of the host MPI's pack functions. In place of MPI_BOTTOM (quirk pack_from_bottom)
+// they get another address, and a type whose elements begin the same distance before that address.
 class PackArgument {
  public:
   PackArgument(const void* buffer, MPI_Datatype datatype);

@@ -245,7 +245,7 @@ Layout layout_of_type(MPI_Datatype datatype, BasicLengths* basic) {
 }
 
 // Uses the plan only if it agrees with the size and bounds that MPI reports; otherwise the host MPI packs the
-// type. (MPICH counts parts without bytes in the extent.)
+// type (quirk empty_parts_in_extent).
 Known look_into(MPI_Datatype datatype, Form form = Form::native) {
   BasicLengths basic(form);
   Layout tree = layout_of_type(datatype, &basic);

@@ -161,8 +161,8 @@ std::vector<int> Failures::failed_in(MPI_Group group) const {
   return ranks;
 }
 
-// MPI_Comm_failure_get_acked of Open MPI (5.0.11) names no ranks of the remote group, so nobody can tell
-// whether an inter-communicator has failures that are not acknowledged.
+// Nobody can tell whether an inter-communicator has failures that are not acknowledged: quirk
+// acknowledged_of_remote_group.
 const Failures::Facts& Failures::of(MPI_Comm comm) {
   const auto [entry, is_new] = known_.try_emplace(comm);
   Facts& facts = entry->second;

@@ -27,7 +27,7 @@ FileView::FileView(MPI_File file) {
 
 FileBuffer::FileBuffer(const FileCall& call, Needed needed)
     : call_(call),
-      // Also without gaps: MPICH (4.0.2) misreads some datatypes of nested loops.
+      // Also without gaps: quirk nested_types_misread.
       as_bytes_(!is_plain(call.buffer.datatype) && view().native),
       elements_(to_keep(needed)),
       as_image_(!as_bytes_ && !elements_.layout().contiguous),

@@ -6,10 +6,8 @@
 // bytes, which are what a file in the native representation holds. Only the host MPI can convert elements to
 // another representation: it then gets an image of the buffer, with the gaps.
 //
-// Where a file ends before a read does, the status does not always tell how much was read: Open MPI (4.1.4)
-// and MPICH (4.0.2) say all of it in some collective reads, MPICH also if the view has gaps. The host memory
-// of a read that may end early therefore holds the bytes of the buffer, so that those that are not read stay
-// what they were.
+// The status does not always tell how much was read (quirk read_counts_all). The host memory of a read that
+// may end early therefore holds the bytes of the buffer, so that those that are not read stay what they were.
 //
 // If there is no memory, or the buffer cannot be read, the host MPI is called with no bytes, because other
 // ranks may depend on the call, and the call returns an error.

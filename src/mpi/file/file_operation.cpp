@@ -66,7 +66,7 @@ int FileOperation::start() {
 bool FileOperation::poll() {
   int here = 0;
   error_ = real.Test(&message_, &here, &status_);
-  // Open MPI keeps a request that has failed.
+  // Quirk failed_request_stays.
   if (error_ != MPI_SUCCESS && message_ != MPI_REQUEST_NULL) real.Request_free(&message_);
   return here || error_ != MPI_SUCCESS;
 }

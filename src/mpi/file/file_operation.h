@@ -2,9 +2,8 @@
 //
 // A nonblocking read or write of device memory. start() copies what is written to host memory and starts the
 // host MPI's request, in the order of the program's calls, in which the host MPI moves file pointers. Each
-// round of progress polls that request without the engine's lock, because Open MPI may call the program's
-// error handler there, and its component ROMIO functions that Fairlead interposes; then the engine copies
-// what was read to the device.
+// round of progress polls that request without the engine's lock (quirk errors_raised_in_test); then the
+// engine copies what was read to the device.
 
 #pragma once
 

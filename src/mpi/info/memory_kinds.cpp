@@ -56,8 +56,7 @@ KindList provided(const std::string& host) {
   return list;
 }
 
-// Needs the mutex. Open MPI returns every hint that an object was made with, also under keys that it does not
-// know; then the program's text is no answer.
+// Needs the mutex. With the quirk unknown_hints_kept, the program's text is no answer.
 bool host_knows_keys() {
   int version = 0, subversion = 0;
   PMPI_Get_version(&version, &subversion);

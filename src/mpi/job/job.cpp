@@ -243,8 +243,7 @@ void end_job_with_self() {
   PMPI_Comm_free_keyval(&keyval);
 }
 
-// What the environment tells of the launcher, before the host MPI changes it: Open MPI sets PMIX_RANK in a
-// job of one rank.
+// What the environment tells of the launcher, before the host MPI changes it: quirk rank_in_job_of_one.
 std::optional<Job> launched;
 std::string remedy_for_one_rank;
 
@@ -374,7 +373,7 @@ FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)
 FAIRLEAD_MPI(Finalize, (void)) {
   progress_thread().end_host_calls();
   int result = real.Finalize();
-  // MPICH 4.0 keeps the attributes of MPI_COMM_SELF until the last session ends, so end_job() has not run.
+  // With the quirk attributes_of_self_stay, end_job() has not run.
   if (result == MPI_SUCCESS && has_sessions()) end_job();
   if (result == MPI_SUCCESS) take_sessions_from_job();
   return result;

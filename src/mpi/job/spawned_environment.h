@@ -3,8 +3,8 @@
 // Gives Fairlead and the options of this process to the processes that the program spawns. Launchers pass on
 // their own environment, not that of the process that spawns. So the host MPI starts `env LD_PRELOAD=...
 // FAIRLEAD_...=... command`, with the command named so that env starts the file that the host MPI would
-// start. A command that is not found here is passed to the host MPI unchanged. (Open MPI's info key for
-// variables holds 255 bytes, and MPICH has none.)
+// start. A command that is not found here is passed to the host MPI unchanged. (Not by an info key: quirk
+// variables_of_spawned.)
 
 #pragma once
 

@@ -16,8 +16,7 @@
 namespace fairlead::mpi::network {
 namespace {
 
-// The functions of some MPIs tell what was built in, not what is switched on. Each variable must have a value
-// other than 0, no, off and false.
+// Against the quirk support_built_not_on: each variable must have a value other than 0, no, off and false.
 struct Switch {
   const char* version;  // a part of the version string
   const char* provider;
@@ -58,8 +57,8 @@ int note_object(dl_phdr_info* object, size_t, void* into) {
   return 0;
 }
 
-// Why UCX does not handle the memory of these GPUs; "" if it does, or is not loaded. No UCX has a module for
-// simulated GPUs.
+// Why UCX does not handle the memory of these GPUs (quirk ucx_without_gpus); "" if it does, or is not loaded.
+// No UCX has a module for simulated GPUs.
 std::string why_ucx_does_not(const std::string& provider, const std::string& version) {
   Loaded loaded{"libuct_" + provider, "", provider == "sim"};
   dl_iterate_phdr(note_object, &loaded);

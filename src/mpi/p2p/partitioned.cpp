@@ -108,8 +108,7 @@ class Partitioned : public Operation {
 
  protected:
   // True if the host MPI has sent or received the whole message. Tests the host request until it is complete,
-  // which makes it inactive. MPICH 4.0 reports the length of a message only to the call that completes the
-  // request.
+  // which makes it inactive, because of the quirk partitioned_length.
   bool all_arrived() {
     if (arrived_) return true;
     std::lock_guard lock(asking_);
@@ -216,8 +215,8 @@ class PartitionedSend : public Partitioned {
     return Partitioned::start();
   }
 
-  // Open MPI (seen with 5.0.11) may report a send as complete while some partitions are not ready, so the
-  // host request is tested only when all are. If a partition cannot be read, the send ends with an error.
+  // The host request is tested only when all partitions are ready: quirk partitioned_early_end. If a
+  // partition cannot be read, the send ends with an error.
   void advance() override {
     if (complete() || (words_ && !copy_runs())) return;
     if (error_ != MPI_SUCCESS || (ready_ >= partitions_ && all_arrived())) end_round();

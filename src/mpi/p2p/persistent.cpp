@@ -23,7 +23,7 @@ int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int
     note_uncounted_send(dest, tag, comm);
     return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
   }
-  // Open MPI 4 checks the datatype in the standard mode only.
+  // In the standard mode: quirk send_init_unchecked.
   if (is_refused(count, datatype)) return real.Send_init(buf, 1, datatype, dest, tag, comm, request);
   MPI_Request token;
   int result = real.Send_init(nullptr, 0, MPI_BYTE, dest, tag, comm, &token);

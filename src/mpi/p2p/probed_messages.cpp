@@ -140,9 +140,7 @@ bool queue_if_unclear(const MPI_Status& status, MPI_Comm comm) {
 int make_handle(std::unique_ptr<ProbedMessage> probed, MPI_Message* message) {
   constexpr int tag = 0;
   std::lock_guard lock(messages_mutex);
-  // take_handle() waits for this request when the user receives the message. MPICH (seen with 4.0.2)
-  // completes the request of a message to self at that time, even if the request has been freed and its
-  // handle reused by then.
+  // take_handle() waits for this request when the user receives the message: quirk message_to_self.
   MPI_Request request;
   int result = real.Isend(nullptr, 0, MPI_BYTE, 0, tag, engine().self(), &request);
   if (result == MPI_SUCCESS) result = real.Mprobe(0, tag, engine().self(), message, MPI_STATUS_IGNORE);

@@ -81,7 +81,7 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
       // whole messages to this rank.
       if (ForwardedReceives& forwarded = forwarded_receives(); forwarded.block_rts()) {
         const int result = (real.*start)(buf, count, datatype, source, tag, comm, request);
-        // MPICH 5 returns MPI_SUCCESS after an error handler of the program.
+        // Quirk error_hidden_by_handler.
         if (result == MPI_SUCCESS && *request != MPI_REQUEST_NULL)
           forwarded.add({*request, buf, room, count, datatype, source, tag, comm});
         else

@@ -31,9 +31,9 @@ namespace {
 constexpr MPI_Count rts_length = p2p::rts_bytes;
 
 // While it lives, the host MPI returns errors of this communicator's requests instead of raising them. It
-// changes MPI_COMM_WORLD as well, because MPICH raises the errors of a wait on MPI_COMM_WORLD, whatever the
-// communicator. A mutex admits one thread at a time, so that no thread saves another one's handlers as the
-// program's. Use it only for a receive that has failed: for any other, the communicator may already be freed.
+// changes MPI_COMM_WORLD as well: quirk error_raised_on_world. A mutex admits one thread at a time, so that
+// no thread saves another one's handlers as the program's. Use it only for a receive that has failed: for any
+// other, the communicator may already be freed.
 class QuietErrors {
  public:
   explicit QuietErrors(MPI_Comm comm)
@@ -237,7 +237,7 @@ int Receive::post() {
 // If the host MPI has completed its part, stores its status and error.
 bool Receive::host_is_done() {
   int done = 0;
-  // Some MPIs report a failed receive by the return value. In MPICH 5 no later call reports it.
+  // Quirk error_seen_once.
   status_.MPI_ERROR = MPI_SUCCESS;
   const int result = PMPI_Request_get_status(message_, &done, &status_);
   if (!done && result == MPI_SUCCESS) return false;
@@ -269,8 +269,7 @@ void Receive::take_host_message() {
   if (host_error_ != MPI_SUCCESS) return over();
   int cancelled = 0;
   PMPI_Test_cancelled(&status_, &cancelled);
-  // In Open MPI, MPI_Request_get_status does not tell that a request has failed, but no message has such a
-  // tag.
+  // No message has such a tag: quirk failed_request_unseen.
   if (survives_failures() && (failed() || status_.MPI_TAG < 0) && !programs_own()) {
     QuietErrors quiet(comm_);
     const int result = real.Wait(&message_, &status_);
@@ -457,7 +456,7 @@ void Receive::end_host_request(int failure) {
     return over();
   }
   if (failure == proc_failed_pending) real.Cancel(&message_);
-  // Open MPI cancels a request with a failed peer, and completes it then or later.
+  // Quirk cancelled_at_failure.
   failure_ = failure == proc_failed_pending ? proc_failed : failure;
   int here = 0, result = MPI_SUCCESS;
   {
@@ -521,8 +520,7 @@ int Receive::finish(MPI_Status* status) {
   if (own_request_ == MPI_REQUEST_NULL) bounce_ = HostBuffer();
   packed_ = HostBuffer();
   if (result != MPI_SUCCESS) return noted(result);
-  // Uses the status from the time when the message arrived: the query for it may have made a persistent
-  // request inactive (MPICH 5).
+  // Uses the status from the time when the message arrived: quirk query_ends_persistent.
   describe(status);
   return error_ == MPI_SUCCESS ? MPI_SUCCESS : raise(error_);
 }

@@ -164,8 +164,7 @@ inline bool has_room_for_rts(int room) {
   return room >= static_cast<int>(p2p::rts_bytes);
 }
 // False if an RTS header might end inside a basic element, as in structs of a char and a double. The host MPI
-// then receives into a bounce buffer as well, because a receive of such a type may not get such a message
-// (MPICH 4.0 reports it as truncated).
+// then receives into a bounce buffer as well: quirk part_of_element.
 bool rts_ends_with_elements_of(MPI_Datatype datatype);
 
 // A bounce buffer of this thread for messages up to the length of an RTS header.

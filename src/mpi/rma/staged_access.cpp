@@ -129,7 +129,7 @@ class StagedOperation : public Operation {
   int finish(MPI_Status* status) override {
     set_empty(status);
     record_.end();
-    // MPICH 4.0 completes requests for elements with gaps before their bytes arrive.
+    // Quirk access_ends_early.
     if (forget(staged_) && staged_->has_gaps) {
       BlockingHostCall blocking_call;
       real.Win_flush_local(staged_->target, staged_->win);

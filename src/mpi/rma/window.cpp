@@ -142,7 +142,7 @@ static int make_handle(MPI_Info info, MPI_Comm comm, MPI_Win* handle) {
   int ranks = 0;
   PMPI_Comm_size(comm, &ranks);
   void* nothing = nullptr;
-  // Open MPI 4.1 fails to create a window over a single rank, but can allocate one.
+  // Over a single rank: quirk win_create_of_one.
   return ranks == 1 ? real.Win_allocate(0, 1, info, comm, &nothing, handle)
                     : real.Win_create(nullptr, 0, 1, info, comm, handle);
 }

@@ -26,8 +26,7 @@
 namespace fairlead::mpi {
 namespace {
 
-// The maximum of `mine` over all ranks of `comm`. An error ends the call: Open MPI crashes in MPI_Win_create
-// if a rank has failed.
+// The maximum of `mine` over all ranks of `comm`. An error ends the call: quirk win_create_after_failure.
 int agree(MPI_Comm comm, int mine, int* all) {
   BlockingHostCall blocking_call;
   return real.Allreduce(&mine, all, 1, MPI_INT, MPI_MAX, comm);

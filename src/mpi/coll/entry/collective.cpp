@@ -24,7 +24,7 @@ bool maybe_on_device(CollectiveCall* call, const CommPosition& position) {
     if (datatypes) return !buffer || !device::certainly_host(buffer);
     return device::is_device_memory(first_data_byte(buffer, datatype), &call->found);
   };
-  // A negative count is not for the host MPI: MPICH does not check those of reductions.
+  // A negative count is not for the host MPI: quirk negative_reduction.
   const bool any_received = call->recvcount != 0 || call->recvcounts,
              any_sent = call->sendcount != 0 || call->sendcounts || (call->reduces() && any_received);
   return (gives(*call, position) && is(call->sendbuf, any_sent, call->sendtype, call->sendtypes)) ||
@@ -156,8 +156,8 @@ int start_collective(Function function, CollectiveCall call, MPI_Request* reques
 }
 
 // Each start makes a nonblocking call. It does not use a persistent request of the host MPI, because
-// completion calls poll, and in MPICH 5.0 polling does not complete such requests. The persistent collectives
-// of an inter-communicator share that communicator and must be started in the same order.
+// completion calls poll (quirk persistent_not_polled). The persistent collectives of an inter-communicator
+// share that communicator and must be started in the same order.
 int init_collective(Function function, CollectiveCall call, MPI_Info info, MPI_Request* request) {
   const CallRecord record(function);
   if (!intercepting()) return init_in_host(call, info, request);

@@ -375,7 +375,7 @@ class HierarchicalCollective {
 
   int node_allgather(void* buffer, const std::vector<int>& counts, const std::vector<int>& offsets,
                      MPI_Datatype datatype) {
-    // MPICH 4.0.2 ignores displacements in a communicator of one rank.
+    // Quirk allgatherv_of_one.
     if (counts.size() == 1) return MPI_SUCCESS;
     return in_node({.function = Collective::allgatherv,
                     .comm = hierarchy_.node(),

@@ -200,8 +200,7 @@ bool SegmentedStaging::ready() {
   return valid;
 }
 
-// Enough for each segment, however many segments_of() says. Never empty: some host MPIs take two null
-// addresses for buffers that overlap.
+// Enough for each segment, however many segments_of() says. Never empty: quirk empty_buffers_overlap.
 uint64_t SegmentedStaging::room_of(const Side& side) const {
   uint64_t all = 0;
   for (const Block& block : side.blocks) all += block.bytes;

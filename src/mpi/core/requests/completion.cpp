@@ -140,8 +140,7 @@ int finish_all(Selection& selection, int count, MPI_Status* statuses, int host_r
   return MPI_ERR_IN_STATUS;
 }
 
-// The host MPI's requests of Waitall. Each is complete at one Testsome: MPICH (4.0.2 to 5.0.2) crashes in a
-// second Testall if requests of files are complete and others are not.
+// The host MPI's requests of Waitall. Each is complete at one Testsome: quirk testall_of_files.
 class HostRequests {
  public:
   HostRequests(int count, MPI_Request* requests)

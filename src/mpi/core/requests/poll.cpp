@@ -15,7 +15,7 @@ void detail::report_wait(const char* what, MPI_Comm comm, int seconds) {
   if (comm != MPI_COMM_NULL) {
     int size = 0;
     PMPI_Comm_size(comm, &size);
-    ranks = "; not there yet: some of the " + std::to_string(size) + " ranks";
+    ranks = "; not arrived yet: some of the " + std::to_string(size) + " ranks";
   }
   log_line(LogLevel::warn, "%s has been waiting for %d s%s", what, seconds, ranks.c_str());
 }
