@@ -294,7 +294,7 @@ void NcclMember::abandon_for_all() {
   abandon();
 }
 
-// CollectiveWork that still runs on the communicator ends, in whatever state. NCCL's part of a context that
+// Work that still runs on the communicator ends, in whatever state. NCCL's part of a context that
 // has ended is left alone. Another member's failure may come before anything here has noticed the reset.
 void NcclMember::abandon() {
   const bool gone = context_.is_gone_now();

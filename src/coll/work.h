@@ -8,7 +8,7 @@
 // elements. It reads the slice from the sources of several members in rank order and writes the result to the
 // targets of several. It reads an element from all sources before it writes the element to any target, so
 // that sources and targets may be the same memory. With ReduceOp::replace and one source it distributes that.
-// CollectiveWork of both kinds is a reduction if all members can export their targets, else its pieces are
+// Work of both kinds is a reduction if all members can export their targets, else its pieces are
 // fetched.
 //
 // The memory that members export has no gaps: a source with gaps is packed first, and a target with gaps is

@@ -229,7 +229,7 @@ int fairlead_device_count(void) {
 }
 
 int fairlead_device_set(int device) {
-  return required_runtime() ? report(whole_runtime()->set_current_device(device)) : no_provider();
+  return required_runtime() ? report(runtime()->set_current_device(device)) : no_provider();
 }
 
 int fairlead_device_get(int* device) {

@@ -156,6 +156,7 @@ class PromptRuntime {
   // has_context(), calls that make something and calls that fail notice that; this function asks nobody.
   virtual uint32_t context_number(int device) const = 0;
   virtual Error current_device(int* device) = 0;
+  virtual Error set_current_device(int device) = 0;  // for the application, not for the library
   // Calls `work` while `device` is this thread's current device, for libraries that use the current device.
   virtual Error run_on(int device, const std::function<void()>& work) = 0;
   virtual Error can_access_peer(int device, int peer, bool* possible) = 0;
@@ -295,8 +296,7 @@ class PromptRuntime {
 class Runtime : public PromptRuntime {
  public:
   // ---- Process and devices -------------------------------------------------------------------------
-  virtual Error reset(int device) = 0;               // for the application, not for the library
-  virtual Error set_current_device(int device) = 0;  // for the application, not for the library
+  virtual Error reset(int device) = 0;  // for the application, not for the library
   virtual Error synchronize(int device) = 0;
   virtual Error enable_peer(int device, int peer) = 0;  // Error::none also if it was enabled before
   // ---- Memory --------------------------------------------------------------------------------------

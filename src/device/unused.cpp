@@ -36,10 +36,10 @@ void end_unused(std::function<void(Runtime&)> end) {
   try_to_end();
 }
 
-void end_unused_again() {
+void end_unused_again(Again again) {
   if (!any.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(mutex);
-  if (look_again.due()) try_to_end();
+  if (again == Again::at_once || look_again.due()) try_to_end();
 }
 
 }  // namespace fairlead::device

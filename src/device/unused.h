@@ -16,6 +16,7 @@ namespace fairlead::device {
 void end_unused(std::function<void(Runtime&)> end);
 
 // Tries again. Costs a load if there is nothing to end.
-void end_unused_again();
+enum class Again : bool { now_and_then, at_once };
+void end_unused_again(Again again = Again::now_and_then);
 
 }  // namespace fairlead::device

@@ -62,7 +62,9 @@ auto& contexts = *new std::map<int, KernelContext>;
 constexpr size_t counter_bytes = 4 * sizeof(uint32_t);
 
 Attempt make(KernelContext& context, int device) {
-  if (!context.flag.pinned())
+  context.device = device;
+  context.context = device::Context(device);
+  if (!context.flag.pinned() || context.flag.context().is_gone_for_any())
     if (const Attempt made = device::PinnedBuffer::make(counter_bytes, &context.flag, device);
         made != Attempt::made)
       return made;
@@ -71,8 +73,6 @@ Attempt make(KernelContext& context, int device) {
   device::Runtime& runtime = *calls;
   void* counter = nullptr;
   device::DeviceInfo info;
-  context.device = device;
-  context.context = device::Context(device);
   if (runtime.device_info(device, &info) == Error::none)
     context.move_blocks =
         static_cast<unsigned>(std::max(info.multiprocessors, 1)) * blocks_per_multiprocessor;

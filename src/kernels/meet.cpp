@@ -131,7 +131,7 @@ FAIRLEAD_DEVICE_FUNCTION void give(const MeetBuffers& buffers, const MeetWork& w
 
 // False if something is missing after so many tries.
 FAIRLEAD_DEVICE_FUNCTION bool take(const MeetBuffers& buffers, const MeetWork& work, unsigned number,
-                                   unsigned long line) {
+                                   unsigned long line, unsigned tries) {
   constexpr unsigned at_once = 4;  // more would be more code: each has all reductions
   char* const to = static_cast<char*>(buffers.at[meet_result]) + line * line_data;
   const unsigned bytes = bytes_of(work, line);
@@ -143,7 +143,7 @@ FAIRLEAD_DEVICE_FUNCTION bool take(const MeetBuffers& buffers, const MeetWork& w
     Line loaded[at_once];
     bool all = false;
     FAIRLEAD_NO_UNROLL
-    for (unsigned i = 0; i < work.tries && !all; ++i) {
+    for (unsigned i = 0; i < tries && !all; ++i) {
       all = true;
       FAIRLEAD_UNROLL
       for (unsigned k = 0; k < at_once; ++k)
@@ -176,6 +176,15 @@ FAIRLEAD_DEVICE_FUNCTION void tell_others(const MeetBuffers& buffers, const Meet
   FAIRLEAD_NO_UNROLL
   for (unsigned rank = 0; rank < work.ranks; ++rank)
     if (rank != work.me) kernel::system_add(&header_of(buffers, rank)->given[work.me], amount);
+}
+
+// Have the waits been lifted, as MPI is over (StreamCollective::abandon())?
+FAIRLEAD_DEVICE_FUNCTION bool is_over(const MeetBuffers& buffers, const MeetWork& work) {
+  bool over = false;
+  FAIRLEAD_NO_UNROLL
+  for (unsigned rank = 0; rank < work.ranks; ++rank)
+    over = over || kernel::load<unsigned>(&header_of(buffers, work.me)->given[rank]) >= waits_are_lifted / 2;
+  return over;
 }
 
 // No block of this kernel reads the header any more when the last one is here.
@@ -213,12 +222,13 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, meet,
     kernel::block_barrier();
     if (kernel::is_last_thread()) tell_others(buffers, work);
   }
+  // What the second one misses never comes: a rank has passed other bytes than this one expects.
   if (work.takes_from && (work.first || kernel::load<unsigned>(&header->late))) {
+    const unsigned tries = !work.first && is_over(buffers, work) ? 1 : work.tries;
     bool all = true;
-    for (unsigned long line = mine; line < lines; line += step)
-      all = take(buffers, work, number, line) && all;
+    for (unsigned long line = mine; line < lines && all; line += step)
+      all = take(buffers, work, number, line, tries);
     if (!all && work.first) kernel::atomic_add(&header->late, 1u);
-    if (!all && !work.first) __builtin_trap();
   }
   kernel::block_barrier();
   if (!kernel::is_last_thread()) return;

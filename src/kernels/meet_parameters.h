@@ -19,6 +19,8 @@ struct ExchangeHeader {
   unsigned given[reduce_buffers];  // by each rank
 };
 inline constexpr unsigned exchange_header_bytes = 256;
+// In place of what ranks have given: no stream waits any more.
+inline constexpr unsigned waits_are_lifted = 1u << 30;
 static_assert(sizeof(ExchangeHeader) <= exchange_header_bytes);
 
 // Two words of 8 bytes, each with 4 bytes of data and above them the number of the call.

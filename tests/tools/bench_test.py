@@ -85,7 +85,7 @@ class Names(ToolTest):
             for result in self.succeeds(*words), self.succeeds(*words, launcher=line[:line.index(TOOL)]), \
                     self.succeeds("run", "-n", 2, "--no-preload", "--mpi", launcher, TOOL, *words):
                 self.assertEqual(len(rows(result.stdout)), 1)
-                self.assertEqual(result.stderr.count(f"by {linked}, not by {prefix}/lib/{other}"), 1, result.stderr)
+                self.assertEqual(result.stderr.count(f"through {linked}, not through {prefix}/lib/{other}"), 1, result.stderr)
                 self.assertIn("FAIRLEAD_MPICC", result.stderr)
 
 
@@ -397,9 +397,10 @@ class Refusals(ToolTest):
         self.refuses("bench", "latency", "D", "D", "D", says="3 placement letters")
 
     def test_wrong_rank_counts(self):
-        for name, right in ("latency", 2), ("bw", 2), ("bibw", 2), ("partitioned", 2), ("first", 2), ("posted", 2), ("enqueue", 2), ("halo", 2), \
-                ("datatype", 2), ("put_latency", 2), ("get_bw", 2), ("put_bibw", 2), ("fop_latency", 2), ("pack", 1):
-            accepted = f"{name}: needs exactly {right} rank"
+        two, even = "exactly 2 ranks", "an even number of ranks"
+        for name, right in ("latency", two), ("bw", two), ("bibw", two), ("partitioned", two), ("first", two), ("posted", two), ("enqueue", two), ("halo", two), \
+                ("datatype", two), ("put_latency", even), ("get_bw", even), ("put_bibw", even), ("fop_latency", even), ("pack", "exactly 1 rank"):
+            accepted = f"{name}: needs {right}"
             self.refuses("bench", name, "-n", 3, says=[accepted, "got 3"])
             self.refuses("run", "-n", 3, "--mpi", MPIS[0], TOOL, "bench", name, says=accepted)
         for name in "all_pairs", "put_halo", "enqueue_allreduce":
@@ -415,11 +416,11 @@ class Refusals(ToolTest):
     def test_wrong_rank_counts_of_a_launcher(self):
         for abi in MPIS:
             line = self.succeeds("run", "--dry-run", "-n", 3, "--no-preload", example(abi)).stdout.split()
-            for name in "latency", "put_latency", "halo", "pack":
+            for name, right in ("latency", "exactly 2 ranks"), ("put_latency", "an even number of ranks"), ("halo", "exactly 2 ranks"), ("pack", "exactly 1 rank"):
                 with self.subTest(abi=abi, benchmark=name):
                     result = fairlead("bench", name, *preload(abi), "H", "H", launcher=line[:line.index(TOOL)])
                     self.assertEqual((result.returncode, result.stdout.count("#")), (2, 0), result)
-                    self.assertEqual(result.stderr.count(f"{name}: needs exactly 2 ranks, got 3"), 1, result.stderr)
+                    self.assertEqual(result.stderr.count(f"{name}: needs {right}, got 3"), 1, result.stderr)
 
     def test_no_benchmark(self):
         self.refuses("bench", says=["no benchmark given", "latency, bw"])

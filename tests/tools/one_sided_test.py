@@ -173,8 +173,8 @@ class Problems(ToolTest):
         self.refuses("bench", "acc_latency", "-o", "replace", says=["'replace'", "sum, prod, min, max"])
         self.refuses("bench", "fop_latency", "-m", "8:8", says="-m")
         self.refuses("bench", "put_latency", "D", says=["1 placement letter", "of the origins of accesses and of the windows"])
-        self.refuses("bench", "put_latency", "-n", 1, says="needs exactly 2 ranks, got 1")
-        self.refuses("bench", "put_bw", "-n", 3, says="needs exactly 2 ranks, got 3")
+        self.refuses("bench", "put_latency", "-n", 1, says="needs an even number of ranks, got 1")
+        self.refuses("bench", "put_bw", "-n", 3, says="needs an even number of ranks, got 3")
         self.refuses("bench", "put_latency", "-n", 4, "--raw", says=["--raw", "needs exactly 2 ranks, got 4"])
 
     def test_sizes_beyond_memory(self):

@@ -168,7 +168,7 @@ class MpiOfALauncher(ToolTest):
         self.library(other)
         words, said = self.line("--mpi", self.launcher("mpich"), example("mpich"))
         self.assertNotIn(self.lib, " ".join(words))
-        self.assertIn(f"not by {self.lib}/{other}", said)
+        self.assertIn(f"not through {self.lib}/{other}", said)
         self.assertIn(f"ln -s {self.lib}/{other} FOLDER/{has}", said)
 
     @unittest.skipUnless(shutil.which("gcc"), "needs gcc")

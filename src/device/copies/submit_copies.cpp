@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "device/classify.h"
@@ -101,6 +102,8 @@ void copy_by_cpu(const CopyItem& item) {
 
 void prepare_pageable_copies() {
   prepared = true;
+  static std::mutex making;
+  std::lock_guard lock(making);
   if (!halves.pinned() || halves.context().is_gone_for_any()) (void)PinnedBuffer::make(2 * half, &halves);
 }
 

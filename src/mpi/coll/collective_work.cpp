@@ -161,7 +161,7 @@ class Planner {
   }
 
   bool expose(const Regions& regions) {
-    // Nobody fetches what the root of MPI_Gather has in location.
+    // Nobody fetches what the root of MPI_Gather has in place.
     if (!call_.in_place() || shape_.gets == Who::root) return expose_source(regions.read);
     if (shape_.in_place == InPlace::own) {
       Region own;

@@ -115,7 +115,7 @@ void Engine::release_exports() {
   if (!device::runtime()) return;
   device::unregister_memory();
   device::pool_release();
-  device::end_unused_again();
+  device::end_unused_again(device::Again::at_once);
 }
 
 void Engine::add(Operation* operation) {

@@ -157,7 +157,7 @@ struct MadeMessage : Changed<Message> {
   explicit MadeMessage(Integer* argument) : Changed(argument, MPI_MESSAGE_NULL) {}
 };
 
-// SmallArray for `count` elements; allocates from the heap only for many.
+// Room for `count` elements; allocates from the heap only for many.
 template <class Element>
 class SmallArray {
  public:

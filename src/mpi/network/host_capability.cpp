@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/report_timer.h"
-#include "device/blocking_driver_calls.h"
 #include "device/classify.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/engine.h"
@@ -188,8 +187,7 @@ void lend_device() {
   static thread_local bool has_device = false;
   if (has_device || host_path() == HostPath::staged) return;
   const int device = device::device_in_use();
-  has_device = device >= 0 &&
-               device::BlockingDriverCalls::of_program()->set_current_device(device) == device::Error::none;
+  has_device = device >= 0 && device::runtime()->set_current_device(device) == device::Error::none;
 }
 
 void end_capability() {

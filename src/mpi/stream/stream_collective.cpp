@@ -254,6 +254,8 @@ StreamCollective::Buffer StreamCollective::packed(char* address, uint64_t bytes)
 }
 
 std::optional<int> StreamCollective::enqueue(const CollectiveCall& call, const ByCpu& by_cpu) {
+  // Of a call that was enqueued in part the others do not know, so this rank gives nothing any more.
+  if (broken_) return raise_error(call.comm, MPI_ERR_OTHER, "an enqueued collective after one that failed");
   const CollectiveShape& shape = call.shape();
   if (!shape.knows_lengths()) return enqueue_blocks(call, by_cpu);
   if (!takes(call)) return std::nullopt;
@@ -345,7 +347,7 @@ void StreamCollective::abandon() {
   if (ended()) return;
   static constexpr auto enough = [] {
     std::array<uint32_t, coll::max_members> words{};
-    words.fill(1u << 30);
+    words.fill(kernels::waits_are_lifted);
     return words;
   }();
   auto* copy = new device::Copy;

@@ -106,6 +106,9 @@ void end_with_last_rank(const Folder& folder) {
   const int users = folder.open_file("users");
   while (flock(users, LOCK_EX) != 0 && errno == EINTR) {
   }
+  // Another one has ended the daemon, and there may be a new one.
+  struct stat found;
+  if (users < 0 || fstat(users, &found) != 0 || found.st_nlink == 0) _exit(0);
   ask("quit", folder.variables());
   std::error_code error;
   std::filesystem::remove_all(folder.path(), error);
@@ -128,8 +131,11 @@ void use_mps() {
   flock(starting, LOCK_EX);
   if (!ask("get_server_list", folder.variables())) {
     end_with_last_rank(folder);  // first, since a signal may end this process at any time
-    capture({"sh", "-c", fmt::format("{} -d >\"${}/start\" 2>&1", control, log_variable)}, Stderr::drop,
-            folder.variables());
+    // The daemon would number the devices anew, and ranks choose by the numbers that they know.
+    capture(
+        {"sh", "-c",
+         fmt::format("exec env -u CUDA_VISIBLE_DEVICES {} -d >\"${}/start\" 2>&1", control, log_variable)},
+        Stderr::drop, folder.variables());
     const bool runs = ask("get_server_list", folder.variables());
     const std::string said = folder.content("log/start");
     if (!runs)
