@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 import kfd_trees
-from machines import DGX, MI250X, SMALL, as_xml
+from machines import CXI, DGX, EFA, MI250X, MLX5, SMALL, as_xml, write_sys
 from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, host_mpi, script
 
 LAUNCHERS = {
@@ -55,13 +55,14 @@ class BindingTest(ToolTest):
         return path
 
     def start(self, rank, size, *options, machine, launcher="Hydra", cpu=None, gpus=None, come=True, program=("true",),
-              kfd=None):
+              kfd=None, more=None):
         variables = {name: value for name, value in os.environ.items() if not OTHERS.match(name)}
         variables.update({name: str(value) for name, value in LAUNCHERS[launcher](rank, size).items()})
         variables.update(FAIRLEAD_DEVICE="sim", HWLOC_XMLFILE=self.file(f"machine-{id(machine)}.xml", as_xml(machine)),
                          FAIRLEAD_SIM_DEVICES=str(gpus or sum(len(node[1]) for node in machine)))
         if kfd is not None:
             variables["FAIRLEAD_KFD_TOPOLOGY"] = kfd_trees.write(os.path.join(self.folder, f"kfd-{id(kfd)}"), kfd)
+        variables.update(more or {})
         if cpu is not None:
             variables["HWLOC_THISSYSTEM"] = "1"
         return subprocess.Popen([TOOL, "exec", "--no-preload", "--print-binding", *options, *program], env=variables,
@@ -242,6 +243,99 @@ class Cores(BindingTest):
         self.assertEqual(process.returncode, 2)
         self.assertIn("none of the cores 0", errors)
         self.assertIn("omit --bind-cores", errors)
+
+
+class Adapters(BindingTest):
+    NAMES = ["UCX_NET_DEVICES", "FI_VERBS_DEVICE_NAME", "FI_CXI_DEVICE_NAME", "FI_EFA_IFACE", "NCCL_IB_HCA"]
+
+    def adapter(self, rank, size, adapters, *options, **variables):
+        """What the rank prints of its adapter, and the variables that its program sees."""
+        root = os.path.join(self.folder, f"sys-{id(adapters)}")
+        if not os.path.exists(root):
+            write_sys(root, adapters)
+        show = ("sh", "-c", f"env | grep -E '^({'|'.join(self.NAMES)})=' | sort")
+        process = self.start(rank, size, "--bind-nic", *options, machine=SMALL, program=show,
+                             more={"HWLOC_FSROOT": root, **variables})
+        output, errors = process.communicate(timeout=TIMEOUT)
+        self.assertNotIn("usage", errors)
+        return errors.strip(), output.split()
+
+    def test_nearest(self):
+        for rank, gpu, nic, distance in (0, 0, "mlx5_0:1", "same PCI switch"), (1, 1, "mlx5_1:2", "same root complex"), \
+                (2, 2, "mlx5_2:1", "same NUMA node"), (3, 3, "mlx5_3:1", "same NUMA node"):
+            with self.subTest(rank=rank):
+                line, variables = self.adapter(rank, 4, MLX5)
+                self.assertRegex(line, rf" GPU {gpu} .* NIC {nic} {distance}$")
+                self.assertEqual(variables, [f"FI_VERBS_DEVICE_NAME={nic[:6]}", f"UCX_NET_DEVICES={nic}"])
+
+    def test_ranks_take_turns_with_those_that_have_the_same_choice(self):
+        found = [self.adapter(rank, 4, MLX5, "--map", "2,0,2,3")[1][1] for rank in range(4)]
+        self.assertEqual(found, [f"UCX_NET_DEVICES={nic}:1" for nic in ("mlx5_2", "mlx5_0", "mlx5_3", "mlx5_2")])
+
+    def test_other_networks(self):
+        line, variables = self.adapter(0, 1, CXI, "--map", "1")
+        self.assertRegex(line, " NIC cxi1 same root complex$")
+        self.assertEqual(variables, ["FI_CXI_DEVICE_NAME=cxi1"])
+        line, variables = self.adapter(0, 1, EFA)
+        self.assertRegex(line, " NIC rdmap26s0:1 other NUMA node$")
+        self.assertEqual(variables, ["FI_EFA_IFACE=rdmap26s0"])
+
+    def test_variables_of_the_user_stay(self):
+        for value in "mlx5_9:1", "":
+            line, variables = self.adapter(0, 4, MLX5, UCX_NET_DEVICES=value)
+            self.assertRegex(line, f" NIC mlx5_0:1 same PCI switch, but UCX_NET_DEVICES={value} is set$")
+            self.assertEqual(variables, ["FI_VERBS_DEVICE_NAME=mlx5_0", f"UCX_NET_DEVICES={value}"])
+
+    def test_no_adapter(self):
+        for adapters in {}, {"mlx5_5": MLX5["mlx5_5"]}:
+            says = [self.adapter(rank, 2, adapters) for rank in range(2)]
+            self.assertRegex(says[0][0], r"^fairlead exec: --bind-nic: \S+ has no network adapter with an active port; none is chosen\n"
+                                         r"rank 0 [^\n]*GB/s$")
+            self.assertRegex(says[1][0], r"^rank 1 [^\n]*GB/s$")
+            self.assertEqual([variables for _, variables in says], [[], []])
+
+    def test_as_json(self):
+        path = os.path.join(self.folder, "binding.json")
+        self.adapter(0, 4, MLX5, "--json", path)
+        with open(path) as file:
+            self.assertEqual(json.load(file)["nic"], {"name": "mlx5_0:1", "distance": "same PCI switch"})
+
+    def test_run_passes_it_on(self):
+        line = self.succeeds("run", "-n", 2, "--mpi", MPIS[0], "--dry-run", "--no-preload", "--bind-nic", shutil.which("true")).stdout
+        self.assertIn(" --bind-nic ", line)
+
+    def test_doctor(self):
+        links = {"sys/bus/pci/devices/0000:1b:00.0": "pci0000:16/0000:16:01.0/0000:17:00.0/0000:1b:00.0",
+                 "sys/bus/pci/devices/0000:43:00.0": "pci0000:17/0000:17:01.0/0000:43:00.0",
+                 "sys/class/infiniband/mlx5_0/device": "pci0000:16/0000:16:01.0/0000:18:00.0/0000:1a:00.0",
+                 "sys/class/infiniband/mlx5_2/device": "pci0000:17/0000:17:02.0/0000:45:00.0"}
+        machine = shutil.copytree(os.path.join(os.path.dirname(os.path.abspath(__file__)), "doctor", "dgx-h200"),
+                                  os.path.join(self.folder, "dgx"))
+
+        def judged(files):
+            for name, text in files.items():
+                path = os.path.join(machine, name)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "w") as file:
+                    file.write(text)
+            report = json.loads(fairlead("doctor", "--json", "--from", machine).stdout)
+            near = next(check for check in report["checks"] if check["key"] == "link.near")
+            return (near["verdict"], near["fact"], near["remedy"]), \
+                [(row["gpu"], *row["adapters"], row["distance"]) for row in report["adapters"]]
+
+        finding, adapters = judged({
+            "links": "".join(f"/{path} => /sys/devices/{real}\n" for path, real in links.items()),
+            "sys/class/infiniband/mlx5_2/device/numa_node": "0\n", "sys/class/infiniband/mlx5_2/ports/1/state": "4: ACTIVE\n",
+            "sys/class/infiniband/mlx5_1/ports/1/state": "1: DOWN\n"})
+        self.assertEqual(finding, ("warn", "2 network adapters for 8 GPUs; none in the NUMA node of GPUs 4-7",
+                                   "let each rank use the adapter nearest to its GPU, which -v shows: fairlead run --bind-nic"))
+        self.assertEqual(adapters, [(0, "mlx5_0:1", "same PCI switch"), (1, "mlx5_2:1", "same root complex"),
+                                    *[(gpu, "mlx5_0:1", "mlx5_2:1", "same NUMA node") for gpu in (2, 3)],
+                                    *[(gpu, "mlx5_0:1", "mlx5_2:1", "other NUMA node") for gpu in range(4, 8)]])
+        self.assertIn("GPU 0   same PCI switch    mlx5_0:1\n", fairlead("doctor", "-v", "--from", machine).stdout)
+        down = {f"sys/class/infiniband/mlx5_{i}/ports/1/state": "2: INIT\n" for i in (0, 2)}
+        self.assertEqual(judged(down), (("warn", "no network adapter has an active port",
+                                         "ibstat tells their state; check the cables and the subnet manager"), []))
 
 
 class Visible(ToolTest):

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "doctor/machine.h"
+#include "run/nic/adapters.h"
 
 namespace fairlead::tools::doctor {
 
@@ -35,6 +36,13 @@ inline Finding fail(std::string fact, std::string remedy, std::vector<std::strin
 inline Finding skip(std::string why, std::string remedy = {}) {
   return {Verdict::skip, std::move(why), std::move(remedy), {}};
 }
+
+// The network adapters that are nearest to a GPU.
+struct GpuAdapters {
+  int gpu;
+  NearAdapters near;
+};
+std::vector<GpuAdapters> adapters_of_gpus(const Machine& machine);
 
 struct Check {
   const char* key;

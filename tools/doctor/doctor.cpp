@@ -90,6 +90,7 @@ Report judge(const Machine& machine) {
     }
   report.simulated = machine.live.fact("device", 0).find("simulated") != std::string::npos;
   report.conclusion = conclude(machine, report);
+  report.adapters = adapters_of_gpus(machine);
   return report;
 }
 

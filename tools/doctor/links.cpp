@@ -20,6 +20,12 @@ bool has_two(const Machine& machine) {
   return machine.gpus.list.size() > 1;
 }
 
+Sysfs sysfs_of(const System& system) {
+  return {[&system](const std::string& folder) { return system.list(folder); },
+          [&system](const std::string& path) { return system.first_line(path); },
+          [&system](const std::string& path) { return system.real_path(path); }};
+}
+
 std::vector<std::string> adapters(const System& system) {
   return system.list("/sys/class/infiniband");
 }
@@ -151,43 +157,31 @@ Finding rdma(const Machine& machine) {
       "modprobe nvidia-peermem, or the open driver on Linux 5.12 or newer");
 }
 
-struct Adapter {
-  std::string name;
-  int numa = -1;
-};
-
-std::vector<Adapter> adapters_with_nodes(const System& system) {
-  std::vector<Adapter> found;
-  for (const char* folder : {"/sys/class/infiniband/", "/sys/class/cxi/"})
-    for (const std::string& name : system.list(folder)) {
-      std::string node = system.first_line(folder + name + "/device/numa_node");
-      found.push_back({name, node.empty() ? -1 : std::atoi(node.c_str())});
-    }
-  return found;
-}
-
 Finding near(const Machine& machine) {
-  std::vector<Adapter> all = adapters_with_nodes(machine.system);
+  const std::vector<GpuAdapters> all = adapters_of_gpus(machine);
+  if (all.empty())
+    return warn("no network adapter has an active port",
+                "ibstat tells their state; check the cables and the subnet manager");
   std::vector<std::string> details;
+  std::set<std::string> names;
   std::set<int> far;
-  for (const Gpu& gpu : machine.gpus.list) {
-    std::vector<std::string> close;
-    for (const Adapter& adapter : all)
-      if (adapter.numa == gpu.numa) close.push_back(adapter.name);
-    if (close.empty()) far.insert(gpu.index);
-    details.push_back(fmt::format("GPU {}, NUMA node {}: {}", gpu.index, gpu.numa,
-                                  close.empty() ? "no adapter" : fmt::format("{}", fmt::join(close, " "))));
+  bool known = false;
+  for (const auto& [gpu, near] : all) {
+    std::vector<std::string> texts;
+    for (const Adapter& adapter : near.list) texts.push_back(adapter.text());
+    details.push_back(
+        fmt::format("GPU {:<3} {:<18} {}", gpu, to_string(near.distance), fmt::join(texts, " ")));
+    if (near.distance == Distance::other_node) far.insert(gpu);
+    known = known || near.distance != Distance::unknown;
   }
-  if (std::all_of(machine.gpus.list.begin(), machine.gpus.list.end(),
-                  [](const Gpu& gpu) { return gpu.numa < 0; }))
-    return skip("the kernel does not report the NUMA nodes of the GPUs");
-  size_t gpus = machine.gpus.list.size();
-  std::string fact = fmt::format("{} network adapter{} for {} GPU{}", all.size(), all.size() == 1 ? "" : "s",
-                                 gpus, gpus == 1 ? "" : "s");
+  if (!known) return skip("the kernel does not report where GPUs and network adapters are");
+  for (const Adapter& adapter : usable_adapters(sysfs_of(machine.system))) names.insert(adapter.name);
+  const size_t gpus = all.size();
+  std::string fact = fmt::format("{} network adapter{} for {} GPU{}", names.size(),
+                                 names.size() == 1 ? "" : "s", gpus, gpus == 1 ? "" : "s");
   if (far.empty()) return ok(fact + ", each GPU with one in its NUMA node", details);
   return warn(fmt::format("{}; none in the NUMA node of {}", fact, gpus_in_words(far)),
-              "bind ranks of those GPUs to the adapter that -v shows nearest (UCX_NET_DEVICES, or the "
-              "launcher's policy)",
+              "let each rank use the adapter nearest to its GPU, which -v shows: fairlead run --bind-nic",
               details);
 }
 
@@ -212,6 +206,15 @@ Finding cpus(const Machine& machine) {
 
 }  // namespace
 
+std::vector<GpuAdapters> adapters_of_gpus(const Machine& machine) {
+  const Sysfs sys = sysfs_of(machine.system);
+  const std::vector<Adapter> all = usable_adapters(sys);
+  std::vector<GpuAdapters> found;
+  if (all.empty()) return found;
+  for (const Gpu& gpu : machine.gpus.list) found.push_back({gpu.index, nearest_adapters(sys, all, gpu.pci)});
+  return found;
+}
+
 std::vector<Check> link_checks() {
   return {
       {"link.pairs", "What connects each pair of GPUs: NVLink, xGMI, PCIe and across what.", "two GPUs",
@@ -223,8 +226,8 @@ std::vector<Check> link_checks() {
       {"link.rdma", "Whether network adapters reach GPU memory: by peer memory or dma-buf.",
        "a GPU and an RDMA adapter", "modprobe nvidia-peermem or ib_peer_mem, or as the line says.",
        has_rdma_adapter, rdma},
-      {"link.near", "Which adapters share a NUMA node with each GPU.", "a GPU and a network adapter",
-       "Bind ranks to near adapters.", has_adapter, near},
+      {"link.near", "Which adapters are nearest to each GPU, and how near.", "a GPU and a network adapter",
+       "fairlead run --bind-nic.", has_adapter, near},
       {"link.cpus", "The CPUs this process may use, and those near each GPU.", "",
        "Bind ranks to NUMA nodes, not to single CPUs.", always, cpus},
   };

@@ -109,6 +109,12 @@ nlohmann::ordered_json as_json(const Report& report) {
                       {"fact", row.finding.fact},
                       {"remedy", row.finding.remedy},
                       {"details", row.finding.details}});
+  auto adapters = nlohmann::ordered_json::array();
+  for (const GpuAdapters& gpu : report.adapters) {
+    auto names = nlohmann::ordered_json::array();
+    for (const Adapter& adapter : gpu.near.list) names.push_back(adapter.text());
+    adapters.push_back({{"gpu", gpu.gpu}, {"adapters", names}, {"distance", to_string(gpu.near.distance)}});
+  }
   return {{"version", FAIRLEAD_VERSION},
           {"subject", report.subject},
           {"simulated", report.simulated},
@@ -117,7 +123,8 @@ nlohmann::ordered_json as_json(const Report& report) {
           {"warn", report.count(Verdict::warn)},
           {"fail", report.count(Verdict::fail)},
           {"skip", report.count(Verdict::skip)},
-          {"checks", checks}};
+          {"checks", checks},
+          {"adapters", adapters}};
 }
 
 std::string as_markdown(const std::vector<Area>& areas) {

@@ -24,6 +24,7 @@ struct Report {
   std::string conclusion;  // one or two sentences
   bool simulated = false;  // the ranks of the live checks got simulated GPUs
   std::vector<Row> rows;
+  std::vector<GpuAdapters> adapters;  // empty where there is no adapter
 
   int count(Verdict verdict) const;
 };

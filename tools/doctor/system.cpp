@@ -57,6 +57,10 @@ class ThisSystem : public System {
  public:
   std::optional<std::string> read(const std::string& path) const override { return file_text(path); }
   std::vector<std::string> list(const std::string& folder) const override { return names_in(folder); }
+  std::string real_path(const std::string& path) const override {
+    std::error_code error;
+    return fs::canonical(path, error).string();
+  }
   std::optional<std::string> run(const Words& command) const override {
     std::string program = find_on_path(command.front());
     if (program.empty() || hanging.count(program)) return std::nullopt;
@@ -109,6 +113,9 @@ class RecordedSystem : public System {
   }
   std::vector<std::string> list(const std::string& folder) const override {
     return names_in(root / fs::path(folder).relative_path());
+  }
+  std::string real_path(const std::string& path) const override {
+    return value_of(file_text(root / "links").value_or(""), path + " =>");
   }
   std::optional<std::string> run(const Words& command) const override {
     return file_text(root / "commands" / name_of_command(command));
@@ -165,6 +172,11 @@ class RecordingSystem : public System {
         write(place, "");
     }
     return names;
+  }
+  std::string real_path(const std::string& path) const override {
+    std::string real = asked->real_path(path);
+    if (!real.empty()) add("links", path + " => " + real);
+    return real;
   }
   std::optional<std::string> run(const Words& command) const override {
     return kept(fs::path("commands") / name_of_command(command), asked->run(command));

@@ -8,6 +8,7 @@
 //   commands/NAME ARGUMENTS   what the program printed; NAME without its folder, a slash in arguments as '%'
 //   programs                  the paths of programs, one a line
 //   libraries                 "soname => path", what the loader would find
+//   links                     "path => path without symbolic links", one a line
 //   environment               NAME=value, one a line
 //   refused                   "path => reason" of files that this user may not open, one a line
 //   any other path            the file of that path on the machine
@@ -30,6 +31,7 @@ class System {
 
   virtual std::optional<std::string> read(const std::string& path) const = 0;
   virtual std::vector<std::string> list(const std::string& folder) const = 0;  // names, sorted
+  virtual std::string real_path(const std::string& path) const = 0;            // without symbolic links
   // stdout and stderr together, whatever the exit code; empty where there is no such program or it hangs.
   virtual std::optional<std::string> run(const Words& command) const = 0;
   virtual std::map<std::string, std::string> environment() const = 0;

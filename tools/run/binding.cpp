@@ -14,6 +14,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -23,6 +24,7 @@
 #include "bench/machine.h"
 #include "common/command_line.h"
 #include "common/visibility.h"
+#include "run/nic/adapters.h"
 #include "run/local_ranks.h"
 
 namespace fairlead::tools {
@@ -225,16 +227,59 @@ std::string all_gpus(size_t count) {
   return count == 0 ? "no GPU" : count == 1 ? "the only GPU" : fmt::format("all {} GPUs", count);
 }
 
-void print(const Topology& topology, const Job& job, bool is_rank, const Cpus& cores, const GpuPlace* gpu) {
+// The adapter that a rank is given, and the variables that name it.
+struct GivenNic {
+  Adapter adapter;
+  Distance distance;
+  std::string kept;  // "UCX_NET_DEVICES=mlx5_3:1": what the user had set; "" where nothing was
+};
+
+// Of the adapters that are equally near, ranks take turns with those before them that have the same choice.
+std::optional<GivenNic> bind_nic(const Topology& topology, const Given& given, const Job& job) {
+  const Sysfs sys = this_sysfs();
+  const std::vector<Adapter> all = usable_adapters(sys);
+  if (all.empty()) {
+    if (job.local_rank == 0)
+      std::fprintf(
+          stderr,
+          "fairlead exec: --bind-nic: %s has no network adapter with an active port; none is chosen\n",
+          host_name().c_str());
+    return std::nullopt;
+  }
+  auto near_rank = [&](size_t rank) {
+    return nearest_adapters(sys, all, topology.gpus[given.gpus[rank]].pci);
+  };
+  const auto mine = static_cast<size_t>(job.local_rank);
+  const NearAdapters near = near_rank(mine);
+  size_t turn = 0;
+  for (size_t rank = 0; rank < mine; ++rank)
+    turn += near_rank(rank).list.front().text() == near.list.front().text();
+  GivenNic nic{near.list[turn % near.list.size()], near.distance, ""};
+  for (const auto& [name, value] : variables_for(nic.adapter))
+    if (const char* set = std::getenv(name.c_str()))
+      nic.kept += fmt::format("{}{}={}", nic.kept.empty() ? "" : " ", name, set);
+    else
+      setenv(name.c_str(), value.c_str(), 1);
+  return nic;
+}
+
+std::string description(const GivenNic& nic) {
+  return fmt::format(" NIC {} {}{}", nic.adapter.text(), to_string(nic.distance),
+                     nic.kept.empty() ? "" : fmt::format(", but {} is set", nic.kept));
+}
+
+void print(const Topology& topology, const Job& job, bool is_rank, const Cpus& cores, const GpuPlace* gpu,
+           const std::optional<GivenNic>& nic) {
   std::fprintf(stderr, "%s\n",
-               fmt::format("{} {} {} local {} cores {} NUMA {} {}", is_rank ? "rank" : "task", job.rank,
+               fmt::format("{} {} {} local {} cores {} NUMA {} {}{}", is_rank ? "rank" : "task", job.rank,
                            host_name(), job.local_rank, to_text(cores), topology.numa_of(cores),
-                           gpu ? description(topology, *gpu) : all_gpus(topology.gpus.size()))
+                           gpu ? description(topology, *gpu) : all_gpus(topology.gpus.size()),
+                           nic ? description(*nic) : "")
                    .c_str());
 }
 
 nlohmann::ordered_json to_json(const Topology& topology, const Job& job, bool is_rank, const Cpus& cores,
-                               const GpuPlace* gpu) {
+                               const GpuPlace* gpu, const std::optional<GivenNic>& nic) {
   nlohmann::ordered_json json = {{is_rank ? "rank" : "task", job.rank},
                                  {"host", host_name()},
                                  {"local_rank", job.local_rank},
@@ -246,6 +291,7 @@ nlohmann::ordered_json to_json(const Topology& topology, const Job& job, bool is
     json["gpu"] = {{"ordinal", gpu->ordinal}, {"pci", gpu->pci}, {"numa", topology.numa_of(gpu->near)}};
     if (gpu->pcie_gb_s > 0) json["gpu"]["pcie_gb_s"] = gpu->pcie_gb_s;
   }
+  if (nic) json["nic"] = {{"name", nic->adapter.text()}, {"distance", to_string(nic->distance)}};
   return json;
 }
 
@@ -266,7 +312,7 @@ bool is_map(const std::string& text) {
 
 void define_binding(CLI::App& app, BindingArguments& arguments) {
   app.add_flag("--visible", arguments.visible,
-               "Make only one GPU visible to each rank, for programs that do not choose one. The next three "
+               "Make only one GPU visible to each rank, for programs that do not choose one. The next four "
                "options do so, too.");
   app.add_option("--gpu", arguments.policy,
                  "How the GPU is chosen. nearest: the one nearest to the rank's cores; ranks with several "
@@ -287,7 +333,11 @@ void define_binding(CLI::App& app, BindingArguments& arguments) {
           ""));
   app.add_flag("--bind-cores", arguments.bind_cores,
                "Bind each rank to its share of the cores near its GPU.");
-  app.add_flag("--print-binding", arguments.print, "Each rank prints its cores and its GPU on stderr.");
+  app.add_flag("--bind-nic", arguments.bind_nic,
+               "Let each rank use only the network adapter nearest to its GPU: sets UCX_NET_DEVICES and "
+               "libfabric's FI_VERBS_DEVICE_NAME, FI_CXI_DEVICE_NAME or FI_EFA_IFACE, unless they are set.");
+  app.add_flag("--print-binding", arguments.print,
+               "Each rank prints its cores, its GPU and the adapter that --bind-nic chose on stderr.");
 }
 
 void check_binding(BindingArguments& arguments) {
@@ -312,6 +362,7 @@ Words to_words(const BindingArguments& arguments) {
   if (!arguments.policy.empty()) words.insert(words.end(), {"--gpu", arguments.policy});
   if (!arguments.map.empty()) words.insert(words.end(), {"--map", arguments.map});
   if (arguments.bind_cores) words.push_back("--bind-cores");
+  if (arguments.bind_nic) words.push_back("--bind-nic");
   if (arguments.print) words.push_back("--print-binding");
   if (!arguments.json.empty()) words.insert(words.end(), {"--json", arguments.json});
   return words;
@@ -352,6 +403,7 @@ void bind_rank(const BindingArguments& arguments, bool is_rank) {
   Topology topology = read_topology();
   Cpus cores = topology.mine;
   const GpuPlace* gpu = nullptr;
+  std::optional<GivenNic> nic;
   if (arguments.gives_gpu()) {
     if (topology.gpus.empty())
       throw cannot_run(fmt::format("no GPU found on {}; FAIRLEAD_DEVICE=sim simulates GPUs", host_name()));
@@ -362,10 +414,11 @@ void bind_rank(const BindingArguments& arguments, bool is_rank) {
       cores = cores_near(topology, given, *job);
       bind_to(cores);
     }
+    if (arguments.bind_nic) nic = bind_nic(topology, given, *job);
   }
-  if (arguments.print) print(topology, *job, is_rank, cores, gpu);
+  if (arguments.print) print(topology, *job, is_rank, cores, gpu, nic);
   if (!arguments.json.empty())
-    write_binding(arguments.json, job->rank, to_json(topology, *job, is_rank, cores, gpu));
+    write_binding(arguments.json, job->rank, to_json(topology, *job, is_rank, cores, gpu, nic));
 }
 
 }  // namespace fairlead::tools

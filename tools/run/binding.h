@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chooses GPU and cores of each rank of a node: the policies of `fairlead run` and `fairlead exec`.
+// Chooses GPU, cores and network adapter of each rank of a node: the policies of `fairlead run` and `fairlead
+// exec`.
 
 #pragma once
 
@@ -22,11 +23,12 @@ struct BindingArguments {
   std::string policy;  // "" for the usual one
   std::string map;     // GPUs by local rank, or the file that lists them
   bool bind_cores = false;
+  bool bind_nic = false;
   bool print = false;
   std::string json;  // file for what is printed; "{rank}" in it becomes the rank
 
   // Is a rank given a GPU of its own?
-  bool gives_gpu() const { return visible || !policy.empty() || !map.empty() || bind_cores; }
+  bool gives_gpu() const { return visible || !policy.empty() || !map.empty() || bind_cores || bind_nic; }
 };
 
 // Is this a list of GPUs, as of --map, and not the name of a file?
@@ -45,8 +47,9 @@ Words to_words(const BindingArguments& arguments);
 std::vector<size_t> gpus_nearest(const Topology& topology, const std::vector<Cpus>& cores);
 size_t gpu_by_turns(const std::string& policy, int local_rank, int ranks, size_t gpus);
 
-// Binds this process, which is about to become a rank: one GPU visible, the cores near it, and a line on
-// stderr that tells, each where it is asked for. Where MPI may not know it as this rank, it is called a task.
+// Binds this process, which is about to become a rank: one GPU visible, the cores and the adapter near it,
+// and a line on stderr that tells, each where it is asked for. Where MPI may not know it as this rank, it is
+// called a task.
 void bind_rank(const BindingArguments& arguments, bool is_rank);
 
 }  // namespace fairlead::tools

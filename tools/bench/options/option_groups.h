@@ -110,11 +110,12 @@ inline const OptionGroup binding_options = [](CLI::App& app, BenchArguments& a) 
             help)
         ->type_name(type);
   };
-  word("--visible", "Show each rank one GPU only; this and the next four are those of `fairlead run`.");
+  word("--visible", "Show each rank one GPU only; this and the next five are those of `fairlead run`.");
   pair("--gpu", "POLICY", "Which GPU: nearest, round-robin, compact or spread.")
       ->check(suggested({"nearest", "round-robin", "compact", "spread"}));
   pair("--map", "GPU,...|FILE", "The GPU of each local rank, or a file that lists them.");
   word("--bind-cores", "Bind each rank to its share of the cores near its GPU.");
+  word("--bind-nic", "Let each rank use only the network adapter nearest to its GPU.");
   word("--print-binding", "Each rank prints its cores and its GPU on stderr.");
 };
 inline const OptionGroup launch_options =
