@@ -255,7 +255,7 @@ class Adapters(BindingTest):
             write_sys(root, adapters)
         show = ("sh", "-c", f"env | grep -E '^({'|'.join(self.NAMES)})=' | sort")
         process = self.start(rank, size, "--bind-nic", *options, machine=SMALL, program=show,
-                             more={"HWLOC_FSROOT": root, **variables})
+                             more={"SIM_SYS_ROOT": root, **variables})
         output, errors = process.communicate(timeout=TIMEOUT)
         self.assertNotIn("usage", errors)
         return errors.strip(), output.split()
@@ -332,7 +332,7 @@ class Adapters(BindingTest):
         self.assertEqual(adapters, [(0, "mlx5_0:1", "same PCI switch"), (1, "mlx5_2:1", "same root complex"),
                                     *[(gpu, "mlx5_0:1", "mlx5_2:1", "same NUMA node") for gpu in (2, 3)],
                                     *[(gpu, "mlx5_0:1", "mlx5_2:1", "other NUMA node") for gpu in range(4, 8)]])
-        self.assertIn("GPU 0   same PCI switch    mlx5_0:1\n", fairlead("doctor", "-v", "--from", machine).stdout)
+        self.assertIn("GPU 0 same PCI switch mlx5_0:1\n", fairlead("doctor", "-v", "--from", machine).stdout)
         down = {f"sys/class/infiniband/mlx5_{i}/ports/1/state": "2: INIT\n" for i in (0, 2)}
         self.assertEqual(judged(down), (("warn", "no network adapter has an active port",
                                          "ibstat tells their state; check the cables and the subnet manager"), []))

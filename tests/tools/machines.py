@@ -69,7 +69,7 @@ EFA = {"rdmap26s0": ("infiniband", "pci0000:c0/0000:c0:01.0/0000:c3:00.0", 0, "e
 
 
 def write_sys(root, adapters):
-    """A folder as HWLOC_FSROOT names it."""
+    """A folder as SIM_SYS_ROOT names it."""
     def write(path, text):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:

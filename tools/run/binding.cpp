@@ -24,8 +24,8 @@
 #include "bench/machine.h"
 #include "common/command_line.h"
 #include "common/visibility.h"
-#include "run/nic/adapters.h"
 #include "run/local_ranks.h"
+#include "run/nic/adapters.h"
 
 namespace fairlead::tools {
 namespace {

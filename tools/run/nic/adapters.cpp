@@ -55,7 +55,7 @@ Nearness nearness(const std::string& gpu_path, int gpu_numa, const Adapter& adap
 }  // namespace
 
 Sysfs this_sysfs() {
-  const char* other = std::getenv("HWLOC_FSROOT");
+  const char* other = std::getenv("SIM_SYS_ROOT");
   const std::string root = other ? other : "";
   Sysfs sys;
   sys.list = [root](const std::string& folder) {

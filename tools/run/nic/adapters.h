@@ -20,7 +20,7 @@ struct Sysfs {
   std::function<std::string(const std::string&)> real_path;          // without symbolic links
 };
 
-// This machine's, or that below the folder HWLOC_FSROOT, which hwloc reads as well.
+// This machine's, or that below the folder SIM_SYS_ROOT, for tests.
 Sysfs this_sysfs();
 
 struct Adapter {

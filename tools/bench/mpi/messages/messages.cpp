@@ -36,11 +36,10 @@ uint64_t needed_bytes(const BenchArguments& arguments) {
   return 2 * copies * (arguments.largest + arguments.offset);
 }
 
-// "0, 1 -> 2, 3"
+// "0,1 -> 2,3"
 std::string devices_of_halves(const std::vector<std::string>& devices) {
   auto half = devices.begin() + static_cast<std::ptrdiff_t>(devices.size() / 2);
-  return fmt::format("{} -> {}", fmt::join(devices.begin(), half, ", "),
-                     fmt::join(half, devices.end(), ", "));
+  return fmt::format("{} -> {}", fmt::join(devices.begin(), half, ","), fmt::join(half, devices.end(), ","));
 }
 
 }  // namespace
