@@ -101,7 +101,7 @@ class Pairs(ToolTest):
         self.assertIn("COUNT 134217728", result.stderr)
 
     def test_refusals(self):
-        self.refuses("bench", "pairs", "-n", 3, says=["3 ranks", "even number"])
+        self.refuses("bench", "pairs", "-n", 3, says=["got 3", "even number"])
         self.refuses("run", "-n", 3, "--mpi", MPIS[0], TOOL, "bench", "pairs", says="even number")
         self.refuses("bench", "pairs", "many", says=["COUNT", "'many'", "a whole number"])
         self.refuses("bench", "pairs", 8, "device", says=["'device'", "one letter", "d (device memory)"])

@@ -32,7 +32,7 @@ void define_settings(CLI::App& app, Settings& settings) {
   app.add_flag(
       "--mps", settings.mps,
       "Let ranks that share a GPU run on it at the same time: start NVIDIA's Multi-Process Service on each "
-      "node, and end it with the job. One that runs already is used and left alone.");
+      "node, and end it with the job. If one is already running, it is used and not stopped.");
   app.add_flag("--stats", settings.stats,
                "At the end, print the times of the MPI calls and device messages of all ranks; a rank that "
                "receives SIGUSR1 prints its own so far.");
@@ -42,12 +42,12 @@ void define_settings(CLI::App& app, Settings& settings) {
       ->type_name("FILE");
   app.add_option("--progress", settings.progress_s,
                  "Every N seconds the first rank prints on stderr what it has done so far, and the MPI call "
-                 "that it has been in for long.")
+                 "that it is currently in, if it has been there for a second or more.")
       ->type_name("N")
       ->check(whole_number(1, 86400));
   app.add_option(
          "--memory-alloc-kinds", settings.memory_alloc_kinds,
-         "Kinds of memory that the program requests, such as system,cuda:device, as mpiexec of MPI 4.1.")
+         "Kinds of memory that the program requests, such as system,cuda:device; the same as -memory-alloc-kinds of mpiexec in MPI 4.1.")
       ->type_name("LIST");
 }
 

@@ -17,13 +17,13 @@ OptionGroup flag(const char* names, bool BenchArguments::*field, const std::stri
 }
 
 OptionGroup repeated(const char* names, Words BenchArguments::*field, const Words& accepted,
-                     const std::string& help) {
+                     const std::string& help, const std::string& shown) {
   return [=](CLI::App& app, BenchArguments& a) {
     app.add_option(names, a.*field, help + " May be repeated.")
         ->type_name("NAME")
         ->check(one_of(accepted))
         ->allow_extra_args(false)
-        ->default_str("all");
+        ->default_str(shown);
   };
 }
 

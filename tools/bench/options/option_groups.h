@@ -44,7 +44,7 @@ OptionGroup all_of(std::vector<OptionGroup> groups);
 OptionGroup flag(const char* names, bool BenchArguments::*field, const std::string& help);
 // One of the words each time; all of them where the user gives none.
 OptionGroup repeated(const char* names, Words BenchArguments::*field, const Words& accepted,
-                     const std::string& help);
+                     const std::string& help, const std::string& shown = "all");
 
 inline constexpr int64_t most_iterations = 1'000'000'000;
 
