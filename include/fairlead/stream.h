@@ -120,7 +120,7 @@ FAIRLEAD_STREAM_FUNCTION(MPIX_Allreduce_enqueue,
                          (const void* sendbuf, void* recvbuf, int count, MPI_Datatype datatype, MPI_Op op,
                           MPI_Comm comm),
                          (sendbuf, recvbuf, count, datatype, op, comm))
-/* Of any length. */
+/* The same with large counts. */
 FAIRLEAD_STREAM_FUNCTION(MPIX_Send_enqueue_c,
                          (const void* buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag,
                           MPI_Comm comm),

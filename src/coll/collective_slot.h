@@ -11,9 +11,10 @@
 // memory. Once all have arrived with device memory, the decision is `gpu`, or `nccl` if all of them announced
 // that they can use NCCL. Until then each of them may withdraw, which decides `staged`.
 //
-// Some nonblocking calls one member can do for all (gpu_collective.h). The first that looks when all have
-// arrived decides whether it does, or each its part. A kernel that is a member's part, or does the work of
-// all, stores the number of the call to a word of the slot when it is over, which all members see.
+// In some nonblocking calls, one member can do the work of all (gpu_collective.h). The first member that sees
+// that all have arrived decides whether it does so, or each member does its part. A kernel that is a member's
+// part, or does the work of all, stores the number of the call to a word of the slot when it is over, which
+// all members see.
 //
 // A process that damages these words does not lead others astray: members that see impossible values call the
 // host MPI, or fail (is_damaged()). A member that waits also looks whether its own words are still there, and
@@ -65,7 +66,7 @@ struct Workers {
 // What a member exports to the others during one collective.
 struct alignas(64) Record {
   RemoteMemory source, target;
-  // Of what this member passes; no bytes of a target that it does not export and that nobody needs.
+  // Bytes passed by this member; target_bytes is 0 if the target is neither exported nor needed by others.
   uint64_t source_bytes, target_bytes;
   int32_t device;                     // holds both source and target, as the member numbers its devices
   uint64_t signature;                 // of the work of all, if another member may do it; else 0

@@ -9,9 +9,9 @@
 //   run      runs a kernel or copies; when all ranks have done so, every byte is in place
 //
 // In nonblocking calls the CPU of a rank computes meanwhile, so that every step waits for a thread to wake
-// up. So in short regular ones, with buffers that all could export, one rank does the work of all: the first
-// that looks when all have arrived, in most cases in the call that is the last to arrive. Its kernel stores
-// to a word that all see, and no other rank has to do anything.
+// up. In short regular calls whose buffers all ranks could export, one rank therefore does the work of all:
+// the first that looks when all have arrived, in most cases in the call that is the last to arrive. Its
+// kernel stores to a word that all see, and no other rank has to do anything.
 //
 // A kernel that is a rank's whole part tells all ranks of its end, so that none of them needs the CPU of
 // another.

@@ -7,9 +7,9 @@
 // member fetches its pieces from the sources of the others. Reduction: each member reduces a slice of the
 // elements. It reads the slice from the sources of several members in rank order and writes the result to the
 // targets of several. It reads an element from all sources before it writes the element to any target, so
-// that sources and targets may be the same memory. With ReduceOp::replace and one source it distributes that.
-// Work of both kinds is a reduction if all members can export their targets, else its pieces are
-// fetched.
+// that sources and targets may be the same memory. With ReduceOp::replace and one source, a reduction
+// distributes that source. Some work has both forms: it runs as a reduction if all members can export their
+// targets, otherwise as data movement.
 //
 // The memory that members export has no gaps: a source with gaps is packed first, and a target with gaps is
 // unpacked when all members are done. A kernel writes each piece to its place.

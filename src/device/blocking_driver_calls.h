@@ -33,8 +33,8 @@ class BlockingDriverCalls {
   bool may_wait() const { return asked(given_ && graph_waits_ == 0); }
   // May the driver copy pageable memory? A thread of the program's may be in another such copy.
   bool may_copy_pageable() const { return asked(excluded_ == 0 && graph_waits_ == 0); }
-  // May progress make streams, events and memory? What it needs at least was made with the stream
-  // (GpuStream::make()).
+  // May progress make streams, events and memory? The minimum that it needs was made together with the
+  // stream (GpuStream::make()).
   bool may_allocate() const {
     return may_copy_pageable() || asked(!(in_thread_of_library || program_has_threads));
   }
@@ -57,7 +57,7 @@ class BlockingDriverCalls {
   // For what ended with its context, and for handles of the program's streams: the call does not reach the
   // driver.
   static Runtime* of_what_is_gone() { return whole_runtime(); }
-  // For what there is no doing without: the call is made although it may wait.
+  // For calls that cannot be avoided: they are made although they may wait.
   static Runtime* at_risk() { return whole_runtime(); }
 
   // Called before a stream is made to wait for this process, and once it no longer waits. The first waits for

@@ -38,7 +38,7 @@ inline bool certainly_host(const void* address) {
 // which may be larger than the buffer.
 Allocation classify(const void* address);
 
-// A cached classification. Valid for the duration of one MPI call.
+// The classification of one address, to be used again within the same MPI call.
 struct Found {
   const void* address = nullptr;
   Allocation memory{};
@@ -75,9 +75,9 @@ inline int device_at(const void* address) {
 // The devices whose memory was classified, one bit for each.
 uint64_t devices_seen();
 
-// Returns a device that this process already uses, for copies between host memory and a peer; -1 if none:
-// that of set_device_of_progress(), else the current one in threads of the program, and in those of the
-// library, for which drivers say 0, that of the memory that was classified last.
+// Returns a device that this process already uses, for copies between host memory and a peer: the device set
+// by set_device_of_progress(); otherwise, in a thread of the program, the current device; in a thread of the
+// library, whose current device is always 0, the device of the memory classified last. -1 if none.
 int device_in_use();
 // The device must have copy streams: while streams wait, none can be made for another.
 void set_device_of_progress(int device);

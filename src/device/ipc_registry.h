@@ -42,8 +42,8 @@ struct RemoteMemory {
 // ---- Exporting -------------------------------------------------------------------------------------
 
 // Fills `remote` for `bytes` bytes at `address` inside `allocation`, which classify() has just returned.
-// Fails if the bytes extend beyond the allocation. Appends to `gone` the base and id of exports whose
-// memory no longer exists: of all of them in the end, if there are more exports.
+// Fails if the bytes extend beyond the allocation. Appends to `gone` the base and id of exports whose memory
+// no longer exists. One call may not find all; repeated exports find the rest.
 struct GoneExport {
   uint64_t base, id;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The only interface between Fairlead and a GPU: the contract that a provider (cuda/cuda.cpp, hip/hip.cpp,
-// sim/sim.cpp) implements.
+// The only interface between Fairlead and a GPU: the contract that a provider (cuda/cuda.cpp and hip/hip.cpp,
+// both over cuda_hip/; sim/sim.cpp) implements.
 //
 // Rules common to all functions:
 //  - They are safe to call from any thread, including one that never used a GPU.
@@ -378,9 +378,10 @@ PromptRuntime* required_runtime();
 // Why simulated GPUs take the place of real ones, "no CUDA (...), no ROCm (...)"; "" if they do not.
 std::string why_simulated();
 
-// Sets the variables of drivers that programs need whose streams wait for words, unless the user has. They
-// have an effect until the program initialises the driver. See setting_of_early_kernels(). That of
-// most_waiting_streams() is left to the user: with it each end of GPU work is noticed later.
+// Sets the driver's environment variables that a program needs if its streams wait for words; keeps values
+// that the user has set. Must be called before the program initialises the driver. See
+// setting_of_early_kernels(). That of most_waiting_streams() is left to the user: with it each end of GPU
+// work is noticed later.
 void prepare_drivers();
 
 // Constructors of the providers; each returns null and the reason if its library cannot be opened.

@@ -65,7 +65,7 @@ class Copy {
 };
 
 // Before streams of the program wait for this process: makes the streams and some events for the copies of a
-// device, which progress cannot make later (blocking_driver_calls.h). Copies do with those that exist then.
+// device, which progress cannot make later (blocking_driver_calls.h). From then on copies use only these.
 // False if the device has none. For threads of the program that hold no locks: another one's call of the
 // driver may make them wait.
 bool prepare_copies(int device);

@@ -22,10 +22,11 @@ namespace fairlead::device {
 // Thread-safe.
 void prepare_pageable_copies();
 
-// May `device` copy between memory that it can access and this memory of `owner`, where -1 is the host? Of
-// two devices only if the memory is ordinary, since others belong to the one device that has access, and not
-// once prepare_pageable_copies() was called: without peer access, which is the program's to enable, the
-// driver carries the bytes through pageable memory. Asks the driver only about two devices. Thread-safe.
+// May `device` copy between memory that it can access and this memory of `owner`, where -1 is the host? One
+// device, or a device and the host: yes. Two devices: only if the memory is ordinary (other memory is
+// accessible to one device only) and prepare_pageable_copies() was not called: without peer access, which is
+// the program's to enable, the driver carries the bytes through pageable memory. Asks the driver only about
+// two devices. Thread-safe.
 bool may_copy_across(int device, int owner, const void* memory);
 
 // Of memory that the CPU may access, at both ends.
@@ -35,8 +36,8 @@ void copy_by_cpu(const CopyItem& item);
 // thread's (docs/design/driver-calls.md).
 Error wait_by_queries(Stream stream);
 
-// One call of the driver, for one copy or a batch. Unless streams wait, none begins to as long as this
-// exists.
+// One call of the driver, for one copy or a batch. If no stream waits now, none can start to wait while this
+// object exists.
 class Submission {
  public:
   explicit Submission(const CopyItem& first);

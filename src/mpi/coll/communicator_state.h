@@ -52,8 +52,8 @@ class InOrder {
 };
 
 // The memory that all ranks pass in a nonblocking call, which may not wait for an agreement: the ranks ask
-// each other while the call is in progress. The next blocking call on the communicator learns the answer: all
-// ranks know it then, and maybe not before. The caller holds the engine's lock.
+// each other while the call is in progress. The answer takes effect at the next blocking call on the
+// communicator, the first point at which all ranks certainly have it. The caller holds the engine's lock.
 class MemoryQuestion {
  public:
   MemoryQuestion(unsigned function, uint64_t bytes) : function_(function), bytes_(bytes) {}

@@ -38,9 +38,9 @@ struct HashOfKey {
   }
 };
 
-// Lives as long as a blocking call makes progress, so that the progress thread need not, and runs between two
-// rounds. Spins briefly, then yields the core, because ranks may share cores. Also does deferred work that
-// suits idle time.
+// A blocking call keeps one while it makes progress, so that the progress thread can sleep, and calls pause()
+// between rounds. Spins briefly, then yields the core, because ranks may share cores. Also does deferred work
+// that suits idle time.
 class Backoff {
  public:
   Backoff();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Functions that higher folders (messages between nodes, windows) register with the core, so that the core
+// Functions that higher folders (p2p, network, rma, file, stream) register with the core, so that the core
 // need not name those folders. Each folder registers before main(), by a static initialiser. Any thread that
 // calls MPI may call the functions.
 
@@ -27,8 +27,8 @@ struct Hooks {
   // Called in each round of progress, without the lock: for host MPI functions that may call the program's
   // error handler, or MPI functions by their public names.
   void (*poll)() = nullptr;
-  // Called before a call that only the host MPI can complete (gather.h): these members make it together. They
-  // are those of the communicator, if that is not null.
+  // Called before a call that only the host MPI can complete (gather.h): the members of the group all make
+  // that call. The communicator is null, or has the same members.
   void (*gather)(MPI_Group, MPI_Comm) = nullptr;
   // A window of this communicator has been made.
   void (*made_window)(MPI_Comm, MPI_Win) = nullptr;

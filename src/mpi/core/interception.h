@@ -57,9 +57,9 @@ inline bool is_device(UserBuffer* buffer) {
 // through the handler of the communicator, window or file, and returns its code. (Not overloads: all handles
 // are int in MPICH.)
 int refuse_window(Function function, MPI_Win win);
-// The same for device memory of any kind passed although FAIRLEAD_GPU_SUPPORT is off.
-int refuse_device_memory(MPI_Comm comm);
 int refuse_file(MPI_File file);
+// Refuses device memory in any call, because FAIRLEAD_GPU_SUPPORT is off.
+int refuse_device_memory(MPI_Comm comm);
 // Passes on the result of a host call that may have received something. If it failed, this rank's block in
 // shared memory counts the failure for senders to see: a message that was too long may have been an RTS
 // header, whose rendezvous no receiver completes any more (M3).

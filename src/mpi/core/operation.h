@@ -66,8 +66,8 @@ class Operation {
   // Returns false while the operation may still need a host MPI call that only this rank can make. Other
   // ranks that have started the same operation progress it shortly.
   virtual bool quiesced() const { return true; }
-  // Before the engine has it: will its peer rather compute than poll, as far as one can tell? Then what a
-  // round of progress starts now would otherwise start late.
+  // Asked before the operation is added to the engine: is the peer probably computing, so that a round of
+  // progress should start the transfer now?
   virtual bool worth_a_round() const { return false; }
   // Called now and then in jobs that survive failures, while the operation is not complete. If a peer has
   // failed or the communicator was revoked, ends the operation with that error, as soon as no process that

@@ -106,7 +106,7 @@ class Accesses {
   int complete(int target);
   // The caller holds the engine's lock from here on.
   void advance();
-  // Can start() start an access without a wait for the end of earlier ones?
+  // Can start() proceed without waiting for earlier accesses?
   bool has_room();
   uint64_t started() const { return started_; }
   // complete() without waiting, for the first `last` accesses. Stores the error if it returns true.

@@ -12,8 +12,8 @@
 namespace fairlead::mpi {
 
 // Eight bytes that are zero, for streams of this device, or null if there is no memory. Kernels find them at
-// Runtime::address_for_kernels(). In no thread that makes progress: the driver may make it wait
-// (device/blocking_driver_calls.h).
+// Runtime::address_for_kernels(). Must not be called in a thread that makes progress: the driver may make it
+// wait (device/blocking_driver_calls.h).
 uint64_t* take_cell(int device);
 // No stream may use it any more. Accepts null.
 void give_back_cell(uint64_t* cell);

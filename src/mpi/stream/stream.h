@@ -89,9 +89,10 @@ class GpuStream {
   bool is_captured() const;
   using Operations = std::vector<std::shared_ptr<Enqueued>>;
   enum class Waits { never, in_graphs, always };
-  // Enqueues operations in one step, in their order, and makes the stream wait for all of them. Where it does
-  // not, wait() does. After an error of the driver none of them starts. `mpi_error`: of the first start that
-  // failed; that operation has ended, and those behind it do not start.
+  // Enqueues operations in one step, in their order, and makes the stream wait for all of them. If `waits`
+  // says that it does not, the caller calls wait() later. After an error of the driver none of them starts.
+  // `mpi_error`: of the first start that failed; that operation has ended, and those behind it do not
+  // start.
   device::Error enqueue(const Operations& operations, Waits waits, int* mpi_error);
   device::Error wait(const Operations& operations);
   // Submits work that is no operation of the CPU, in the order of the calls that enqueue.

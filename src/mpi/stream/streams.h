@@ -11,7 +11,8 @@
 #include "mpi/stream/stream.h"
 #include "mpi/stream/stream_collective.h"
 
-// A program whose streams will wait for MPI calls both: before it uses the GPU, and before MPI_Init.
+// If a program's streams will wait for MPI, it must call the first function before it uses the GPU and the
+// second before MPI_Init.
 extern "C" FAIRLEAD_EXPORT void fairlead_prepare_streams();
 extern "C" FAIRLEAD_EXPORT void fairlead_request_threads();
 
@@ -31,8 +32,8 @@ void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle h
                 std::shared_ptr<StreamCollective> collective);
 
 // Enqueues on the stream of the communicator in one step, and makes the stream wait until all is complete.
-// What is in `works` is moved from. `status`: of the first one. Returns an MPI error code: of this call, or
-// the first one of an earlier operation on the communicator, unless this is the second part of a call.
+// What is in `works` is moved from. `status`: of the first one. Returns the error of this call, or (for
+// PartOfCall::first only) the first error of an earlier operation on the communicator.
 enum class PartOfCall { first, second };
 int enqueue(MPI_Comm comm, std::span<EnqueuedWork> works, MPI_Status* status = MPI_STATUS_IGNORE,
             PartOfCall part = PartOfCall::first);
@@ -42,7 +43,8 @@ int enqueue(MPI_Comm comm, EnqueuedWork work, MPI_Request* request);
 // The same on the stream of the communicator that the window was created with. Where the stream does not
 // wait, nobody learns when the operation is complete; its start must not leave a request then.
 int enqueue_on_window(MPI_Win win, bool waits, StartOperation start);
-// Enqueues a collective that runs in the stream; otherwise none, and enqueue() does it.
+// Enqueues the collective if it can run in the stream. Otherwise returns nullopt; the caller then uses
+// enqueue().
 std::optional<int> enqueue_in_stream(const CollectiveCall& call);
 // `status(i)`: where the program wants that of requests[i].
 int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Status*(int)>& status);

@@ -21,9 +21,9 @@ int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request);
 int start_detached(std::unique_ptr<Operation> operation, Operation** started);
 int end_detached(Operation* operation, MPI_Status* status);
 
-// Called when a nonblocking operation has started: it makes progress as soon as the peer is there, not only
-// when the program completes it. `in_device`: the operation moves device memory. `worth_a_round`: what the
-// operation said when it had started.
+// Call after starting a nonblocking operation, so that the operation progresses as soon as the peer is there,
+// not only when the program completes it. `in_device`: the operation moves device memory. `worth_a_round`:
+// what the operation said when it had started.
 void help(Operation& operation, bool in_device, bool worth_a_round);
 
 // Creates a real host request that is never started, as the handle of a persistent operation.
