@@ -73,9 +73,10 @@ TEST(Rules, that_are_wrong_are_named_with_their_place_and_what_is_accepted) {
   EXPECT_EQ(wrong_in("bcast direct .. .. .."),
             "some/file:1: 5 words; accepted: COLLECTIVE ALGORITHM RANKS BYTES");
   for (const char* range : {"4..2", "-1", "2..x", "2...4", "2-4", "4k", "1.5..", "2..4..6"})
-    EXPECT_EQ(wrong_in(std::string("bcast direct ") + range + " .."),
-              std::string("some/file:1: '") + range +
-                  "' is not a range of ranks; accepted: N, LOW.., ..HIGH, LOW..HIGH or .. with whole numbers");
+    EXPECT_EQ(
+        wrong_in(std::string("bcast direct ") + range + " .."),
+        std::string("some/file:1: '") + range +
+            "' is not a range of ranks; accepted: N, LOW.., ..HIGH, LOW..HIGH or .. with whole numbers");
   EXPECT_EQ(
       wrong_in("bcast direct .. 64q.."),
       "some/file:1: '64q..' is not a range of bytes; accepted: N, LOW.., ..HIGH, LOW..HIGH or .. with sizes "

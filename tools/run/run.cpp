@@ -272,7 +272,8 @@ void define_run(CLI::App& app, RunArguments& arguments) {
           ->type_name("FILE");
   define_settings(app, arguments);
   app.add_flag("--dry-run", arguments.dry_run,
-               "Print the command and, as comments, the variables that ranks would set if their GPUs were those of this "
+               "Print the command and, as comments, the variables that ranks would set if their GPUs were "
+               "those of this "
                "node, and exit.")
       ->excludes(json);
   app.add_option(

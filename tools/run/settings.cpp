@@ -45,9 +45,9 @@ void define_settings(CLI::App& app, Settings& settings) {
                  "that it is currently in, if it has been there for a second or more.")
       ->type_name("N")
       ->check(whole_number(1, 86400));
-  app.add_option(
-         "--memory-alloc-kinds", settings.memory_alloc_kinds,
-         "Kinds of memory that the program requests, such as system,cuda:device; the same as -memory-alloc-kinds of mpiexec in MPI 4.1.")
+  app.add_option("--memory-alloc-kinds", settings.memory_alloc_kinds,
+                 "Kinds of memory that the program requests, such as system,cuda:device; the same as "
+                 "-memory-alloc-kinds of mpiexec in MPI 4.1.")
       ->type_name("LIST");
 }
 

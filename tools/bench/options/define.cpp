@@ -131,7 +131,8 @@ const OptionGroup matrix_options = all_of(
      repeated("--way", &A::ways, all_matrix_ways,
               "What to measure: mpi, messages of ranks with Fairlead; engine, the driver's copy; kernel, a "
               "copy by the GPU's cores; mpi-blit and engine-blit, the first two in processes whose driver "
-              "copies by kernels (AMD GPUs: HSA_ENABLE_SDMA=0).", "mpi, engine and kernel"),
+              "copies by kernels (AMD GPUs: HSA_ENABLE_SDMA=0).",
+              "mpi, engine and kernel"),
      preset(&A::output, ""),
      option("-o,--output", "FILE", &A::output,
             "Draw heat maps: a .png, .svg or .pdf, as `fairlead plot` does.", {}, ""),
