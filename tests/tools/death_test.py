@@ -41,7 +41,7 @@ class Deaths(ToolTest):
             for program, doctor in (example(abi), f"`fairlead doctor {example(abi)}`"), (sys.executable, "`fairlead doctor`"):
                 result = fairlead("run", "-n", 1, "--mpi", launcher, "--no-preload", program)
                 self.assertEqual(result.returncode, code)
-                self.assertIn(f"ask {doctor} what", result.stderr)
+                self.assertIn(f"see with {doctor} what", result.stderr)
 
     def test_other_ends(self):
         for abi, text in [(abi, "exit 3") for abi in MPIS] + [(MPIS[0], "kill -TERM $$")]:

@@ -64,11 +64,11 @@ TEST(Rules, are_written_as_they_are_read) {
 
 TEST(Rules, that_are_wrong_are_named_with_their_place_and_what_is_accepted) {
   EXPECT_EQ(wrong_in("bcast direct .. ..\n\nallreduce ring .. ..\n"),
-            "some/file:3: 'ring' is no algorithm of allreduce; accepted: oneshot, sliced, nccl, staged");
-  EXPECT_EQ(
-      wrong_in("broadcast direct .. .."),
-      "some/file:1: 'broadcast' is no collective; accepted: allgather, allreduce, alltoall, bcast, gather, "
-      "reduce, reduce_scatter, scan, scatter");
+            "some/file:3: 'ring' is not an algorithm of allreduce; accepted: oneshot, sliced, nccl, staged");
+  EXPECT_EQ(wrong_in("broadcast direct .. .."),
+            "some/file:1: 'broadcast' is not a collective; accepted: allgather, allreduce, alltoall, bcast, "
+            "gather, "
+            "reduce, reduce_scatter, scan, scatter");
   EXPECT_EQ(wrong_in("bcast direct .."), "some/file:1: 3 words; accepted: COLLECTIVE ALGORITHM RANKS BYTES");
   EXPECT_EQ(wrong_in("bcast direct .. .. .."),
             "some/file:1: 5 words; accepted: COLLECTIVE ALGORITHM RANKS BYTES");
