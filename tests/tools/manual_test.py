@@ -12,7 +12,7 @@ from tool import TREE, ToolTest
 
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXAMPLES", "ENVIRONMENT", "EXIT STATUS", "SEE ALSO"]
 FOLDER = os.path.join(TREE, "share", "man")
-LONGEST = 400  # lines of 80 columns
+LONGEST = 410  # lines of 80 columns
 
 
 def formatted(text):
