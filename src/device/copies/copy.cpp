@@ -30,7 +30,7 @@ struct CopyStream;
 
 // One driver call: a single copy, or a batch of copies that complete together.
 struct Launch {
-  CopyStream* queue = nullptr;
+  CopyStream* copy_stream = nullptr;
   // Recorded when another launch follows on the stream; until then, querying the stream itself is sufficient.
   Event event = nullptr;
   int users = 0;
@@ -87,13 +87,13 @@ struct CopyStreams {
   Error add_stream(const Submission& submission);
   void add(Stream stream);
   Error take_copy_stream(const Submission& submission, CopyStream** taken);
-  void mark_end(const Submission& submission, CopyStream& queue);
-  Launch* make_launch(CopyStream* queue, size_t users, Error state);
+  void mark_end(const Submission& submission, CopyStream& copy_stream);
+  Launch* make_launch(CopyStream* copy_stream, size_t users, Error state);
   Error launch(const Submission& submission, const CopyItem* items, size_t count, Launch** launched,
                uint32_t* word = nullptr, uint32_t value = 0);
-  void end_first(CopyStream& queue, Error state);
-  void ask(CopyStream& queue);
-  void drain(CopyStream& queue);
+  void end_first(CopyStream& copy_stream, Error state);
+  void ask(CopyStream& copy_stream);
+  void drain(CopyStream& copy_stream);
   Error poll(Launch& launch);
   void start_queue(bool all);
 };
@@ -115,9 +115,9 @@ CopyStreams& streams_of(int device) {
 void CopyStreams::begin_anew(int of_device) {
   device = of_device;
   context = Context(device);
-  for (auto& queue : streams) {
-    while (!queue->running.empty()) end_first(*queue, Error::failed);
-    (void)BlockingDriverCalls::of_what_is_gone()->destroy_stream(queue->stream);
+  for (auto& copy_stream : streams) {
+    while (!copy_stream->running.empty()) end_first(*copy_stream, Error::failed);
+    (void)BlockingDriverCalls::of_what_is_gone()->destroy_stream(copy_stream->stream);
   }
   for (Event event : idle_events) (void)BlockingDriverCalls::of_what_is_gone()->destroy_event(event);
   streams.clear();
@@ -135,12 +135,12 @@ Error CopyStreams::add_stream(const Submission& submission) {
 }
 
 void CopyStreams::add(Stream stream) {
-  auto queue = std::make_unique<CopyStream>();
-  queue->stream = stream;
-  queue->number = static_cast<int>(streams.size());
+  auto copy_stream = std::make_unique<CopyStream>();
+  copy_stream->stream = stream;
+  copy_stream->number = static_cast<int>(streams.size());
   observe::name_stream(runtime()->name(), runtime()->native(stream),
-                       ("Fairlead copies " + std::to_string(queue->number)).c_str());
-  streams.push_back(std::move(queue));
+                       ("Fairlead copies " + std::to_string(copy_stream->number)).c_str());
+  streams.push_back(std::move(copy_stream));
   by_direction = false;  // the streams of the directions are others
 }
 
@@ -151,13 +151,13 @@ Error CopyStreams::take_copy_stream(const Submission& submission, CopyStream** t
   if (submission.streams_wait() && !streams.empty()) {
     // Copies that began before streams waited may hold all queues of a direction. They wait for nothing.
     if (!std::exchange(by_direction, true))
-      for (auto& queue : streams) drain(*queue);
+      for (auto& copy_stream : streams) drain(*copy_stream);
     *taken = streams[submission.direction() % streams.size()].get();
     return Error::none;
   }
-  for (auto& queue : streams) {
-    if (!queue->running.empty()) continue;
-    *taken = queue.get();
+  for (auto& copy_stream : streams) {
+    if (!copy_stream->running.empty()) continue;
+    *taken = copy_stream.get();
     return Error::none;
   }
   if (streams.empty() || (submission.allocating() && streams.size() < copy_streams_allowed())) {
@@ -172,8 +172,8 @@ Error CopyStreams::take_copy_stream(const Submission& submission, CopyStream** t
 // Records an event behind the last launch of this stream, because another launch follows and the stream's
 // state no longer shows when that launch completes. If no event is available, the launch is still detected as
 // complete, but only when the stream is idle.
-void CopyStreams::mark_end(const Submission& submission, CopyStream& queue) {
-  if (queue.running.empty() || queue.running.back()->event) return;
+void CopyStreams::mark_end(const Submission& submission, CopyStream& copy_stream) {
+  if (copy_stream.running.empty() || copy_stream.running.back()->event) return;
   Event event = nullptr;
   if (!idle_events.empty()) {
     event = idle_events.back();
@@ -182,83 +182,84 @@ void CopyStreams::mark_end(const Submission& submission, CopyStream& queue) {
              submission.allocating()->create_event(device, &event) != Error::none) {
     return;
   }
-  if (runtime()->record_event(event, queue.stream) == Error::none)
-    queue.running.back()->event = event;
+  if (runtime()->record_event(event, copy_stream.stream) == Error::none)
+    copy_stream.running.back()->event = event;
   else
     idle_events.push_back(event);
 }
 
-Launch* CopyStreams::make_launch(CopyStream* queue, size_t users, Error state) {
+Launch* CopyStreams::make_launch(CopyStream* copy_stream, size_t users, Error state) {
   if (idle_launches.empty()) idle_launches.push_back(new Launch);
   Launch* launch = idle_launches.back();
   idle_launches.pop_back();
-  *launch = {queue, nullptr, static_cast<int>(users), state};
+  *launch = {copy_stream, nullptr, static_cast<int>(users), state};
   return launch;
 }
 
 Error CopyStreams::launch(const Submission& submission, const CopyItem* items, size_t count,
                           Launch** launched, uint32_t* word, uint32_t value) {
-  CopyStream* queue = nullptr;
-  if (Error error = take_copy_stream(submission, &queue); error != Error::none) return error;
-  if (submission.by_cpu()) drain(*queue);  // submit() waits for the stream, and would find others' errors
-  mark_end(submission, *queue);
+  CopyStream* copy_stream = nullptr;
+  if (Error error = take_copy_stream(submission, &copy_stream); error != Error::none) return error;
+  if (submission.by_cpu())
+    drain(*copy_stream);  // submit() waits for the stream, and would find others' errors
+  mark_end(submission, *copy_stream);
   const uint64_t since = observe::tracing() ? observe::now() : 0;
-  Error error = submission.submit(items, count, queue->stream);
-  if (error == Error::none && word) error = runtime()->write_word(queue->stream, word, value);
+  Error error = submission.submit(items, count, copy_stream->stream);
+  if (error == Error::none && word) error = runtime()->write_word(copy_stream->stream, word, value);
   if (error != Error::none) {
     // Part of it may be running, and no other code waits for that.
-    if (count > 1 || word || submission.by_cpu()) wait_by_queries(queue->stream);
+    if (count > 1 || word || submission.by_cpu()) wait_by_queries(copy_stream->stream);
     return error;
   }
-  *launched = make_launch(queue, count, Error::not_ready);
+  *launched = make_launch(copy_stream, count, Error::not_ready);
   if (since > 0) {
     (*launched)->since = since;
     for (size_t i = 0; i < count; ++i) (*launched)->bytes += items[i].bytes * items[i].rows;
   }
-  queue->running.push_back(*launched);
+  copy_stream->running.push_back(*launched);
   return Error::none;
 }
 
-void CopyStreams::end_first(CopyStream& queue, Error state) {
-  Launch* first = queue.running.front();
-  queue.running.pop_front();
+void CopyStreams::end_first(CopyStream& copy_stream, Error state) {
+  Launch* first = copy_stream.running.front();
+  copy_stream.running.pop_front();
   first->state = state;
   if (first->since > 0 && observe::tracing()) {
-    uint64_t begin = std::max(first->since, queue.over_at);
-    queue.over_at = observe::now();
-    int stream = observe::number_of_stream(device, queue.number);
-    observe::trace({observe::EventKind::copy, stream, begin, queue.over_at, first->bytes});
+    uint64_t begin = std::max(first->since, copy_stream.over_at);
+    copy_stream.over_at = observe::now();
+    int stream = observe::number_of_stream(device, copy_stream.number);
+    observe::trace({observe::EventKind::copy, stream, begin, copy_stream.over_at, first->bytes});
   }
   if (first->event) idle_events.push_back(first->event);
 }
 
-void CopyStreams::ask(CopyStream& queue) {
-  while (!queue.running.empty()) {
-    Event event = queue.running.front()->event;
-    Error state = event ? runtime()->query_event(event) : runtime()->query_stream(queue.stream);
+void CopyStreams::ask(CopyStream& copy_stream) {
+  while (!copy_stream.running.empty()) {
+    Event event = copy_stream.running.front()->event;
+    Error state = event ? runtime()->query_event(event) : runtime()->query_stream(copy_stream.stream);
     if (state == Error::not_ready) return;
-    end_first(queue, state);
+    end_first(copy_stream, state);
   }
 }
 
-void CopyStreams::drain(CopyStream& queue) {
-  while (!queue.running.empty()) ask(queue);
+void CopyStreams::drain(CopyStream& copy_stream) {
+  while (!copy_stream.running.empty()) ask(copy_stream);
 }
 
 Error CopyStreams::poll(Launch& launch) {
   if (launch.state != Error::not_ready) return launch.state;
-  bool first = launch.queue->running.front() == &launch;
+  bool first = launch.copy_stream->running.front() == &launch;
   unsigned pause = first ? static_cast<unsigned>(launch.users) : polls_without_asking;
-  if (++launch.polls % pause == 0) ask(*launch.queue);
+  if (++launch.polls % pause == 0) ask(*launch.copy_stream);
   return launch.state;
 }
 
 // Launches the whole queue, or only as much as keeps the device busy.
 void CopyStreams::start_queue(bool all) {
   size_t running = 0;
-  for (auto& queue : streams) {
-    ask(*queue);
-    running += queue->running.size();
+  for (auto& copy_stream : streams) {
+    ask(*copy_stream);
+    running += copy_stream->running.size();
   }
   size_t done = 0;
   while (done < queue.size() && (all || running < launches_in_flight)) {
@@ -376,9 +377,9 @@ void Copy::forget() {
   CopyStreams& streams = streams_of(device_);
   // Earlier launches on the stream are complete as well, but only the driver can report whether they
   // succeeded.
-  while (launch_->state == Error::not_ready && launch_->queue->running.front() != launch_)
-    streams.ask(*launch_->queue);
-  if (launch_->state == Error::not_ready) streams.end_first(*launch_->queue, Error::none);
+  while (launch_->state == Error::not_ready && launch_->copy_stream->running.front() != launch_)
+    streams.ask(*launch_->copy_stream);
+  if (launch_->state == Error::not_ready) streams.end_first(*launch_->copy_stream, Error::none);
   leave();
   outcome_ = Error::none;
 }
