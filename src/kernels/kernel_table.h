@@ -9,6 +9,7 @@
 
 #include "device/runtime.h"
 #include "kernels/module.h"
+#include "kernels/reduce.h"
 
 namespace fairlead::kernels {
 
@@ -18,5 +19,8 @@ using Images = ModuleImages (*)();
 // not_ready: the device is busy, retry later.
 device::Error find_kernel(int device, Images images, int number, std::string (*name)(int number),
                           device::Kernel* kernel);
+
+// The element whose kernel does this reduction: elements share one where the bits of the result are the same.
+Element element_of_kernel(ReduceOp op, Element element);
 
 }  // namespace fairlead::kernels

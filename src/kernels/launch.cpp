@@ -187,6 +187,10 @@ Error launch(Kernel kernel, unsigned blocks, uint64_t threads, void* first, void
 
 }  // namespace
 
+Element element_of_kernel(ReduceOp op, Element element) {
+  return plan_of(op, element).element;
+}
+
 bool copies_available(int device) {
   Kernel kernel;
   return device::runtime() && find_copies(device, &kernel) == Error::none;

@@ -33,9 +33,7 @@ constexpr unsigned tries_of_first = 64, tries_of_second = 1u << 21;
 constexpr unsigned most_blocks = 16;
 
 unsigned number_of(ReduceOp op, Element element) {
-  const bool signs_matter = op == ReduceOp::min || op == ReduceOp::max;
-  if (element == Element::int32 && !signs_matter) element = Element::uint32;
-  if (element == Element::int64 && !signs_matter) element = Element::uint64;
+  element = element_of_kernel(op, element);
   const auto row = std::find_if(std::begin(reductions), std::end(reductions),
                                 [=](const auto& one) { return one.op == op && one.element == element; });
   return static_cast<unsigned>(row - std::begin(reductions));
