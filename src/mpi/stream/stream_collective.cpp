@@ -147,16 +147,17 @@ bool StreamCollective::meets(const Plan& plan) const {
 
 kernels::Meet StreamCollective::meeting(const Plan& plan, uint64_t* flag) const {
   const CollectiveShape& shape = *plan.shape;
-  const uint32_t all = ranks_ == 32 ? ~uint32_t{0} : (uint32_t{1} << ranks_) - 1,
-                 root = uint32_t{1} << plan.root;
   kernels::Meet meet{scratches_.data(), me_, ranks_, slot_bytes_};
   meet.input = plan.unit && plan.input_bytes ? plan.input : nullptr;
   meet.result = plan.unit ? plan.result : nullptr;
   meet.block_bytes = plan.unit;
   meet.input_step = is_for_each(shape.sent) ? plan.unit : 0;
   meet.result_step = is_for_each(shape.received) ? plan.unit : 0;
-  meet.gives_to = shape.gets == Who::root ? root : shape.gets == Who::others ? all & ~root : all;
-  meet.takes_from = shape.gives == Who::root ? root : all;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const bool is_root = rank == plan.root;
+    meet.gives_to |= uint32_t{is_among(shape.gets, is_root)} << rank;
+    meet.takes_from |= uint32_t{is_among(shape.gives, is_root)} << rank;
+  }
   meet.reduces = shape.reduces();
   meet.op = plan.op;
   meet.element = plan.element;
