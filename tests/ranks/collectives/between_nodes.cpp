@@ -247,13 +247,14 @@ RANK_TEST(betweennodes, the_assertion_may_come_while_a_duplicate_is_made, 2) {
   MUST(MPI_Info_free(&info));
 }
 
-RANK_TEST(betweennodes, one_end_of_each_rank_is_host_memory, 1) {
+RANK_TEST(betweennodes, ends_of_each_rank_are_of_two_kinds, 1) {
   MPI_Comm comm = asserting_duplicate(MPI_COMM_WORLD);
   const Team team(comm);
   uint64_t salt = 1000;
   for (Kind kind :
        {Kind::allreduce, Kind::allgather, Kind::alltoall, Kind::reduce_scatter, Kind::reduce_scatter_block})
-    for (Places places : {Places::sends_are_host, Places::receives_are_host, Places::host})
+    for (Places places :
+         {Places::sends_are_host, Places::receives_are_host, Places::host, Places::devices_differ})
       for (int count : counts) {
         Plan plan = plan_of(kind, 0, count, ++salt, places);
         plan.in_place = false;

@@ -58,6 +58,7 @@ constexpr Places all_mixtures[] = {
     Places::odd_ranks_are_host,
     Places::sends_are_host,
     Places::receives_are_host,
+    Places::devices_differ,
     Places::any,
 };
 static_assert(std::size(all_mixtures) == places_count);

@@ -427,6 +427,8 @@ Place Collective::place(bool sending) const {
       return device_if(!sending);
     case Places::receives_are_host:
       return device_if(sending);
+    case Places::devices_differ:
+      return sending ? Place::virtual_memory : Place::other_device;
     case Places::any:
       break;
   }

@@ -66,9 +66,10 @@ enum class Places {
   odd_ranks_are_host,
   sends_are_host,     // and receives are device, on every rank
   receives_are_host,  // and sends are device
+  devices_differ,     // sends are memory that one device alone can access, and receives another's
   any,                // any kind of memory on each rank
 };
-inline constexpr int places_count = 8;
+inline constexpr int places_count = 9;
 
 // What datatypes movements use. Reductions take one of several predefined types and operations.
 enum class Types {

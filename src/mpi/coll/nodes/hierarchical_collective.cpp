@@ -288,8 +288,8 @@ class HierarchicalCollective {
     if (scatters) exchanged = nodes * longest;
     uint64_t scratch = is_reduction(kind) ? exchanged : 0;
     if (scatters) scratch += hierarchy_.neighbors().size() * exchanged;
-    device_ = std::max(device::device_at(call_.in_place() ? nullptr : call_.sendbuf),
-                       device::device_at(call_.recvbuf));
+    device_ = call_.in_place() ? -1 : device::device_at(call_.sendbuf);
+    if (device_ < 0) device_ = device::device_at(call_.recvbuf);
     for (uint64_t n = 0; n < std::min((bytes + longest - 1) / longest, segments_under_way); ++n)
       rooms_.emplace_back(device_, scratch, kind, exchanged, element, hierarchy_.nodes());
     so_far &= std::all_of(rooms_.begin(), rooms_.end(), [](const PieceMemory& room) { return room.valid(); });
@@ -410,7 +410,7 @@ class HierarchicalCollective {
   NodeHierarchy& hierarchy_;
   std::shared_ptr<CommunicatorState> node_;
   uint64_t bytes_ = 0, element_ = 1, segment_bytes_ = 0;
-  int device_ = -1;
+  int device_ = -1;  // of the input, which another device may have no access to; else of the output
   std::deque<PieceMemory> rooms_;
   int error_ = MPI_SUCCESS;
 };
