@@ -36,6 +36,8 @@ class PinnedBuffer {
   unsigned char* data() const { return pinned_ ? pinned_ : ordinary_.data(); }
   // Returns whether devices can access the buffer directly.
   bool pinned() const { return pinned_ != nullptr; }
+  // The same, and its context has not ended meanwhile.
+  bool still_pinned() const { return pinned() && !context_.is_gone_for_any(); }
   // Of that memory.
   const Context& context() const { return context_; }
 

@@ -64,7 +64,7 @@ constexpr size_t counter_bytes = 4 * sizeof(uint32_t);
 Attempt make(KernelContext& context, int device) {
   context.device = device;
   context.context = device::Context(device);
-  if (!context.flag.pinned() || context.flag.context().is_gone_for_any())
+  if (!context.flag.still_pinned())
     if (const Attempt made = device::PinnedBuffer::make(counter_bytes, &context.flag, device);
         made != Attempt::made)
       return made;

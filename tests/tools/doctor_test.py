@@ -257,6 +257,12 @@ class Recorded(ToolTest):
                  mpi.tested skip run with Intel MPI 2021.18, not with 2021.9""")]:
             self.judges(recorded, expected, "--mpi", "/opt/impi/bin/mpirun")
 
+    def test_a_driver_that_queries_pointers_slowly(self):
+        def driver(version):
+            return self.changed("dgx-h200", {"commands/nvidia-smi -q": lambda text: text.replace("550.90.12", version)})
+        self.judges(driver("575.57.08"), "mpi.gpu ok Open MPI handles CUDA memory itself")
+        self.judges(driver("580.65.06"), "mpi.gpu warn driver 580.65.06 answers its queries of pointers slowly, for host memory too > switch its GPU support off for programs that pass host memory only")
+
     def test_the_tools_of_another_mpi_on_path(self):
         """As of an environment that is active: neither its ompi_info nor its launcher tells of the MPI in /lib."""
         theirs = {"home/env/lib/libmpi.so.40": "", "programs": lambda text: "/home/env/bin/ompi_info\n" + text}

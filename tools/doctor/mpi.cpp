@@ -217,6 +217,13 @@ Finding configured(const Machine& machine) {
             {mpi.info_tool + ": " + mpi.configure});
 }
 
+// From 580 on, NVIDIA's driver takes long over the query of a single attribute, which MPIs ask of each buffer
+// (Open MPI issue 14337).
+bool queries_pointers_slowly(const Gpus& gpus) {
+  int major = 0;
+  return gpus.vendor == Vendor::nvidia && std::sscanf(gpus.driver.c_str(), "%d", &major) == 1 && major >= 580;
+}
+
 Finding gpu_aware(const Machine& machine) {
   const Mpi& mpi = machine.mpi;
   Awareness found = awareness(machine);
@@ -230,7 +237,12 @@ Finding gpu_aware(const Machine& machine) {
   }
   if (handles_gpus(machine)) {
     const char* kind = found.cuda && found.rocm ? "CUDA and ROCm" : found.cuda ? "CUDA" : "ROCm";
-    return ok(fmt::format("{} handles {} memory itself: {}", mpi.name, kind, found.evidence));
+    const std::string fact = fmt::format("{} handles {} memory itself: {}", mpi.name, kind, found.evidence);
+    if (!queries_pointers_slowly(machine.gpus)) return ok(fact);
+    return warn(
+        fmt::format("{}; driver {} answers its queries of pointers slowly, for host memory too", fact,
+                    machine.gpus.driver),
+        "switch its GPU support off for programs that pass host memory only: the FAQ names the reports");
   }
   std::string other = found.cuda || found.rocm
                           ? fmt::format(" (it handles {}, these GPUs are {}'s)", found.cuda ? "CUDA" : "ROCm",

@@ -104,7 +104,7 @@ void prepare_pageable_copies() {
   prepared = true;
   static std::mutex making;
   std::lock_guard lock(making);
-  if (!halves.pinned() || halves.context().is_gone_for_any()) (void)PinnedBuffer::make(2 * half, &halves);
+  if (!halves.still_pinned()) (void)PinnedBuffer::make(2 * half, &halves);
 }
 
 bool may_copy_across(int device, int owner, const void* memory) {
@@ -128,7 +128,7 @@ Submission::Route Submission::route_of(const CopyItem& item) {
     route.direction = Direction::out;
   else if (from != MemoryKind::device)
     route.direction = Direction::in;
-  if (!halves.pinned() || halves.context().is_gone_for_any()) return route;
+  if (!halves.still_pinned()) return route;
   if (to == MemoryKind::host)
     route.carried = Carried::to_host;
   else if (from == MemoryKind::host)
