@@ -72,6 +72,9 @@ struct fairlead_cpu_kernel {
   // Runs the whole grid in the calling thread. `arguments`: one address per parameter.
   void (*run)(unsigned grid, unsigned block, void** arguments);
   const fairlead_cpu_kernel* next;  // next kernel of the same source
+
+  // Which of the first 32 parameters are pointers to const: a bit for each, in a row behind the parameters.
+  unsigned reads() const { return parameters[parameter_count].size; }
 };
 
 // Registers a kernel for fairlead_device_launch(); of two kernels with one name, the first remains.
@@ -301,7 +304,13 @@ constexpr unsigned pointers_in<Type> = Type::pointers;
 
 template <class... Types>
 struct Signature {
-  static constexpr fairlead_cpu_parameter parameters[] = {{sizeof(Types), pointers_in<Types>}..., {}};
+  static constexpr unsigned reads() {
+    unsigned bits = 0, bit = 1;
+    ((bits |= std::is_const_v<std::remove_pointer_t<Types> > ? bit : 0, bit <<= 1), ...);
+    return bits;
+  }
+  static constexpr fairlead_cpu_parameter parameters[] = {{sizeof(Types), pointers_in<Types>}...,
+                                                          {reads(), 0}};
 
   template <void (*body)(Types...)>
   static void run(unsigned grid, unsigned block, void** arguments) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "device/context.h"
+#include "device/program/work.h"
 #include "fairlead/device.h"
 #include "fairlead/kernel.h"
 
@@ -43,6 +44,20 @@ int no_provider() {
 
 Error current_device(int* device) {
   return runtime()->current_device(device);
+}
+
+// Streams are known by the program's own handles, by which it may use them, too. Those of default streams are
+// not unique.
+program::StreamKey key_of(Stream stream) {
+  const void* native = runtime()->native(stream);
+  return {nullptr, reinterpret_cast<uintptr_t>(native) > 2 ? native : stream};
+}
+
+// What succeeded is told for FAIRLEAD_CHECK=streams.
+template <class Report>
+int tell(int result, Report report) {
+  if (result == FAIRLEAD_DEVICE_SUCCESS && program::seen()) report();
+  return result;
 }
 
 std::mutex stream_mutex;
@@ -91,7 +106,7 @@ int run_now(std::initializer_list<const void*> memory, Work work) {
     if (error == Error::none) error = work(stream);
   }
   if (error == Error::none) error = whole_runtime()->synchronize_stream(stream);
-  return report(error);
+  return tell(report(error), [=] { program::host_waited(key_of(stream)); });
 }
 
 template <class Allocate>
@@ -169,10 +184,30 @@ void forget(int device) {
   for (auto& [name, entry] : table.entries) entry.loaded.erase(device);
 }
 
+// What the kernel of this name may access, as its form for the simulated GPU declares it.
+program::Work work_of(const char* name, void** arguments) {
+  program::Work work{.name = std::string("kernel ") + name, .touched = {}};
+  KernelTable& table = kernel_table();
+  std::lock_guard lock(table.mutex);
+  for (const CodeImage& image : *table.entries.find(name)->second.images) {
+    if (strcmp(image.target, "cpu") != 0) continue;
+    const auto* kernel = *reinterpret_cast<const fairlead_cpu_kernel* const*>(image.bytes);
+    while (kernel && strcmp(kernel->name, name) != 0) kernel = kernel->next;
+    for (unsigned i = 0; kernel && i < kernel->parameter_count; ++i) {
+      const bool reads = kernel->reads() >> i & 1;
+      for (unsigned n = 0; n < kernel->parameters[i].pointers; ++n)
+        work.touched.push_back({static_cast<const uintptr_t*>(arguments[i])[n], 0,
+                                reads ? program::Access::reads : program::Access::unknown});
+    }
+  }
+  return work;
+}
+
 int launch(const char* name, int device, unsigned grid, unsigned block, void** arguments, Stream stream) {
   Kernel kernel;
   if (int error = find_kernel(name, device, &kernel)) return error;
-  return report(runtime()->launch(kernel, grid, block, arguments, stream));
+  return tell(report(runtime()->launch(kernel, grid, block, arguments, stream)),
+              [=] { program::submitted(key_of(stream), work_of(name, arguments)); });
 }
 
 // Handles of the C interface are those of the contract.
@@ -284,7 +319,10 @@ int fairlead_device_malloc_managed(void** address, size_t bytes) {
 
 int fairlead_device_free(void* address) {
   if (!address) return FAIRLEAD_DEVICE_SUCCESS;
-  return required_runtime() ? report(whole_runtime()->free(address)) : no_provider();
+  if (!required_runtime()) return no_provider();
+  Allocation ended;
+  if (program::seen()) (void)runtime()->query(address, &ended);
+  return tell(report(whole_runtime()->free(address)), [&] { program::freed(address, ended.size); });
 }
 
 int fairlead_device_malloc_host(void** address, size_t bytes) {
@@ -308,7 +346,8 @@ int fairlead_device_synchronize(void) {
   if (!required_runtime()) return no_provider();
   int device;
   Error error = current_device(&device);
-  return report(error != Error::none ? error : whole_runtime()->synchronize(device));
+  return tell(report(error != Error::none ? error : whole_runtime()->synchronize(device)),
+              [] { program::host_waited_for_context(nullptr); });
 }
 
 int fairlead_device_launch(const char* kernel, unsigned grid, unsigned block, void** arguments) {
@@ -336,23 +375,29 @@ void* fairlead_device_stream_native(fairlead_device_stream* stream) {
 }
 
 int fairlead_device_stream_destroy(fairlead_device_stream* stream) {
-  return with_runtime([=](Runtime& gpu) { return gpu.destroy_stream(handle_of(stream)); });
+  const program::StreamKey key = program::seen() ? key_of(handle_of(stream)) : program::StreamKey();
+  return tell(with_runtime([=](Runtime& gpu) { return gpu.destroy_stream(handle_of(stream)); }),
+              [=] { program::stream_ended(key); });
 }
 
 int fairlead_device_stream_synchronize(fairlead_device_stream* stream) {
-  return with_runtime([=](Runtime& gpu) { return gpu.synchronize_stream(handle_of(stream)); });
+  return tell(with_runtime([=](Runtime& gpu) { return gpu.synchronize_stream(handle_of(stream)); }),
+              [=] { program::host_waited(key_of(handle_of(stream))); });
 }
 
 int fairlead_device_stream_query(fairlead_device_stream* stream) {
-  return with_runtime([=](Runtime& gpu) { return gpu.query_stream(handle_of(stream)); });
+  return tell(with_runtime([=](Runtime& gpu) { return gpu.query_stream(handle_of(stream)); }),
+              [=] { program::host_waited(key_of(handle_of(stream))); });
 }
 
 int fairlead_device_copy_on(fairlead_device_stream* stream, void* to, const void* from, size_t bytes) {
-  return with_runtime([=](Runtime& gpu) { return gpu.copy(to, from, bytes, handle_of(stream)); });
+  return tell(with_runtime([=](Runtime& gpu) { return gpu.copy(to, from, bytes, handle_of(stream)); }),
+              [=] { program::submitted(key_of(handle_of(stream)), program::copy(to, from, bytes)); });
 }
 
 int fairlead_device_fill_on(fairlead_device_stream* stream, void* to, int byte, size_t bytes) {
-  return with_runtime([=](Runtime& gpu) { return gpu.fill(to, byte, bytes, handle_of(stream)); });
+  return tell(with_runtime([=](Runtime& gpu) { return gpu.fill(to, byte, bytes, handle_of(stream)); }),
+              [=] { program::submitted(key_of(handle_of(stream)), program::fill(to, bytes)); });
 }
 
 int fairlead_device_launch_on(fairlead_device_stream* stream, const char* kernel, unsigned grid,
@@ -364,7 +409,9 @@ int fairlead_device_launch_on(fairlead_device_stream* stream, const char* kernel
 }
 
 int fairlead_device_call_on(fairlead_device_stream* stream, void (*function)(void*), void* argument) {
-  return with_runtime([=](Runtime& gpu) { return gpu.call_host(handle_of(stream), function, argument); });
+  return tell(
+      with_runtime([=](Runtime& gpu) { return gpu.call_host(handle_of(stream), function, argument); }),
+      [=] { program::submitted(key_of(handle_of(stream)), program::host_function()); });
 }
 
 int fairlead_device_event_create(fairlead_device_event** event) {
@@ -373,32 +420,42 @@ int fairlead_device_event_create(fairlead_device_event** event) {
 }
 
 int fairlead_device_event_destroy(fairlead_device_event* event) {
-  return with_runtime([=](Runtime& gpu) { return gpu.destroy_event(handle_of(event)); });
+  return tell(with_runtime([=](Runtime& gpu) { return gpu.destroy_event(handle_of(event)); }),
+              [=] { program::event_ended(event); });
 }
 
 int fairlead_device_event_record(fairlead_device_event* event, fairlead_device_stream* stream) {
-  return with_runtime([=](Runtime& gpu) { return gpu.record_event(handle_of(event), handle_of(stream)); });
+  return tell(
+      with_runtime([=](Runtime& gpu) { return gpu.record_event(handle_of(event), handle_of(stream)); }),
+      [=] { program::recorded(event, key_of(handle_of(stream))); });
 }
 
 int fairlead_device_event_query(fairlead_device_event* event) {
-  return with_runtime([=](Runtime& gpu) { return gpu.query_event(handle_of(event)); });
+  return tell(with_runtime([=](Runtime& gpu) { return gpu.query_event(handle_of(event)); }),
+              [=] { program::host_waited_for_event(event); });
 }
 
 int fairlead_device_event_wait(fairlead_device_event* event, fairlead_device_stream* stream) {
-  return with_runtime([=](Runtime& gpu) { return gpu.wait_event(handle_of(stream), handle_of(event)); });
+  return tell(with_runtime([=](Runtime& gpu) { return gpu.wait_event(handle_of(stream), handle_of(event)); }),
+              [=] { program::stream_waits(key_of(handle_of(stream)), event); });
 }
 
 int fairlead_device_capture_begin(fairlead_device_stream* stream) {
-  return with_runtime([=](Runtime& gpu) { return gpu.begin_capture(handle_of(stream)); });
+  return tell(with_runtime([=](Runtime& gpu) { return gpu.begin_capture(handle_of(stream)); }),
+              [=] { program::capture_began(key_of(handle_of(stream))); });
 }
 
 int fairlead_device_capture_end(fairlead_device_stream* stream, fairlead_device_graph** graph) {
-  return make_handle<Graph>(
-      graph, [=](Runtime& gpu, int, Graph* made) { return gpu.end_capture(handle_of(stream), made); });
+  return tell(
+      make_handle<Graph>(
+          graph, [=](Runtime& gpu, int, Graph* made) { return gpu.end_capture(handle_of(stream), made); }),
+      [=] { program::capture_ended(key_of(handle_of(stream)), *graph); });
 }
 
 int fairlead_device_graph_launch(fairlead_device_graph* graph, fairlead_device_stream* stream) {
-  return with_runtime([=](Runtime& gpu) { return gpu.launch_graph(handle_of(graph), handle_of(stream)); });
+  return tell(
+      with_runtime([=](Runtime& gpu) { return gpu.launch_graph(handle_of(graph), handle_of(stream)); }),
+      [=] { program::graph_launched(graph, key_of(handle_of(stream))); });
 }
 
 int fairlead_device_graph_destroy(fairlead_device_graph* graph) {

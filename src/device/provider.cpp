@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/said.h"
+#include "device/blocking_driver_calls.h"
 #include "device/pci_gpu.h"
+#include "device/program/work.h"
 #include "device/runtime.h"
 
 namespace fairlead::device {
@@ -74,9 +76,27 @@ Runtime* choose() {
   return make_sim();
 }
 
+Runtime* watched(Runtime* chosen) {
+  const auto host_may_read = [](const void* address) {
+    Allocation memory;
+    return runtime()->query(address, &memory) == Error::none &&
+           (memory.kind == MemoryKind::pinned || memory.kind == MemoryKind::managed);
+  };
+  const auto is_busy = [](const void* native) {
+    Stream stream;
+    int device = 0;
+    if (runtime()->adopt_stream(const_cast<void*>(native), &stream, &device) != Error::none) return false;
+    const bool busy = runtime()->query_stream(stream) == Error::not_ready;
+    (void)BlockingDriverCalls::of_what_is_gone()->destroy_stream(stream);
+    return busy;
+  };
+  if (chosen) program::watch({chosen->name(), host_may_read, is_busy});
+  return chosen;
+}
+
 // Replaced at most once, before the first GPU call.
 std::atomic<Runtime*>& choice() {
-  static std::atomic<Runtime*> chosen = choose();
+  static std::atomic<Runtime*> chosen = watched(choose());
   return chosen;
 }
 
@@ -102,7 +122,7 @@ PromptRuntime* required_runtime() {
       return nullptr;
     }
     no_rocm = why_not;
-    choice().store(make_sim(), std::memory_order_release);
+    choice().store(watched(make_sim()), std::memory_order_release);
   }
   if (options().device == "auto" && runtime()->name() == std::string_view("sim")) warn_of_simulation();
   settled.store(true, std::memory_order_release);

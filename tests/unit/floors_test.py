@@ -18,6 +18,7 @@ FLOORS = [
     ["base"],
     ["base/memory"],
     ["observe"],
+    ["device/program"],
     ["device"],
     ["device/copies"],
     ["device/cuda_hip"],

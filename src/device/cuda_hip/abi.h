@@ -10,6 +10,8 @@
 
 #include <cstddef>
 
+#include "device/program/not_the_program.h"
+
 namespace fairlead::device {
 
 // HIP numbers its errors like the CUDA driver. These are the ones that Fairlead distinguishes.
@@ -93,7 +95,10 @@ struct DriverFunction<Result(Arguments...)> {
     return pointer != nullptr;
   }
   explicit operator bool() const { return pointer != nullptr; }
-  Result operator()(Arguments... arguments) const { return pointer(arguments...); }
+  Result operator()(Arguments... arguments) const {
+    const program::NotTheProgram ours;
+    return pointer(arguments...);
+  }
 };
 
 }  // namespace fairlead::device

@@ -2,128 +2,126 @@
 
 #include "mpi/check/stream_check.h"
 
-#include <dlfcn.h>
-#include <execinfo.h>
-#include <link.h>
-
-#include <cstdint>
-#include <cstdio>
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
 #include <mutex>
 #include <set>
 #include <string>
 
 #include "base/log.h"
+#include "device/classify.h"
 #include "device/runtime.h"
 #include "mpi/abi/mutex.h"
+#include "mpi/check/call_site.h"
 
 namespace fairlead::mpi {
 namespace {
 
-// The place in the program that called MPI, identified by the address of the call.
-struct CallSite {
-  uintptr_t address = 0;
-  std::string function = "an MPI function";
-  std::string place = "an unknown place";
-};
+using device::program::Buffer;
+using device::program::Conflict;
+using device::program::Verdict;
 
-struct Object {
-  const void* base = nullptr;
-  uintptr_t load_bias = 0;
-  const char* file = "";
-  const char* symbol = nullptr;
-  uintptr_t symbol_address = 0;
-};
-
-// Finds the loaded file that contains this code. There may be none: code may be generated at run time.
-bool find_object(uintptr_t address, Object* object) {
-  Dl_info info;
-  link_map* map = nullptr;
-  if (!dladdr1(reinterpret_cast<void*>(address), &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP))
+// Places of one kind in the program.
+class Places {
+ public:
+  // Is this place new, and is the limit of named places not reached?
+  bool note(uintptr_t address) {
+    std::lock_guard lock(mutex_);
+    ++calls_;
+    if (known_.size() > named || !known_.insert(address).second) return false;
+    if (known_.size() <= named) return true;
+    log_line(LogLevel::warn,
+             "device buffers are passed to MPI while work is in flight at more than %zu places: "
+             "further ones are not named",
+             named);
     return false;
-  const char* slash = std::strrchr(info.dli_fname, '/');
-  *object = {info.dli_fbase, map->l_addr, slash ? slash + 1 : info.dli_fname, info.dli_sname,
-             reinterpret_cast<uintptr_t>(info.dli_saddr)};
-  return true;
-}
-
-// Returns "program+0x1234", which addr2line -e program 0x1234 translates to a source line; if the name of the
-// function is known, "function+0x12 (library.so+0x1234)".
-std::string describe(uintptr_t address, const Object& object) {
-  char text[512];
-  auto offset = [&](uintptr_t from) { return static_cast<unsigned long>(address - from); };
-  if (object.symbol)
-    std::snprintf(text, sizeof text, "%s+0x%lx (%s+0x%lx)", object.symbol, offset(object.symbol_address),
-                  object.file, offset(object.load_bias));
-  else
-    std::snprintf(text, sizeof text, "%s+0x%lx", object.file, offset(object.load_bias));
-  return text;
-}
-
-// In a Fortran program, libmpifort or libmpichfort calls Fairlead.
-bool belongs_to_mpi(const Object& object) {
-  return std::strncmp(object.file, "libmpi", 6) == 0;
-}
-
-CallSite find_call_site() {
-  CallSite site;
-  Object own;
-  find_object(reinterpret_cast<uintptr_t>(&find_call_site), &own);
-  void* frames[64];
-  int depth = backtrace(frames, 64);
-  for (int i = 0; i < depth; ++i) {
-    // The frame contains the return address, which may belong to the next line or the next function.
-    uintptr_t address = reinterpret_cast<uintptr_t>(frames[i]) - 1;
-    Object object;
-    bool found = find_object(address, &object);
-    if (found && object.base == own.base) {
-      // The last such frame is the function that the program called. Fairlead's other functions have no
-      // dynamic symbol.
-      if (object.symbol) site.function = object.symbol;
-      continue;
-    }
-    if (found && belongs_to_mpi(object)) continue;
-    site.address = address;
-    if (found) {
-      site.place = describe(address, object);
-    } else {
-      char text[32];
-      std::snprintf(text, sizeof text, "0x%lx", static_cast<unsigned long>(address));
-      site.place = text;
-    }
-    break;
   }
-  return site;
+  size_t calls() const { return calls_; }
+  size_t count() const { return known_.size(); }
+
+ private:
+  static constexpr size_t named = 64;
+  Mutex mutex_;
+  std::set<uintptr_t> known_;
+  size_t calls_ = 0;
+};
+
+auto& certain = *new Places;
+auto& possible = *new Places;
+
+// May this be reported, and at which level?
+bool note(Verdict verdict, uintptr_t place, LogLevel* level) {
+  *level = verdict == Verdict::certain ? LogLevel::warn : LogLevel::info;
+  return (verdict == Verdict::certain ? certain : possible).note(place);
 }
 
-// Is this place new, and is the limit of named places not reached?
-bool note(uintptr_t address) {
-  constexpr size_t named = 64;
-  static Mutex mutex;
-  static auto* known = new std::set<uintptr_t>;
-  std::lock_guard lock(mutex);
-  if (known->size() > named || !known->insert(address).second) return false;
-  if (known->size() <= named) return true;
-  log_line(LogLevel::warn,
-           "device buffers are passed to MPI while work is in flight at more than %zu places: "
-           "further ones are not named",
-           named);
-  return false;
+std::string submission(const Conflict& conflict) {
+  const CallSite site = call_site_of(conflict.submitted_by.at, conflict.submitted_by.depth);
+  return conflict.work + ", submitted to " + conflict.stream + " at " + site.place + ",";
 }
 
-}  // namespace
+// The program has submitted work while an operation uses the buffer.
+void report_submission(const std::string& operation, const Buffer& buffer, const Conflict& conflict) {
+  LogLevel level;
+  const CallSite site = call_site_of(conflict.submitted_by.at, conflict.submitted_by.depth);
+  if (!note(conflict.verdict, site.address, &level)) return;
+  log_line(level, "%s may %s %s a buffer that %s still %s; complete that operation first: MPI_Wait",
+           submission(conflict).c_str(), buffer.written ? "access" : "write",
+           conflict.verdict == Verdict::certain ? "bytes of" : "the allocation of", operation.c_str(),
+           buffer.written ? "receives into" : "sends");
+}
 
-void detail::check_streams(int device, BufferUse use) {
-  if (device < 0 || device::runtime()->query_application(device) != device::Error::not_ready) return;
-  CallSite site = find_call_site();
-  if (!note(site.address)) return;
-  bool sent = use == BufferUse::sent;
+void report_use(int device, const Buffer& buffer, const CallSite& site, const Conflict& conflict) {
+  LogLevel level;
+  if (!note(conflict.verdict, site.address, &level)) return;
+  log_line(
+      level,
+      "%s at %s %s a buffer of device %d although %s may still %s %s; synchronise that stream before the "
+      "call: cudaStreamSynchronize, hipStreamSynchronize",
+      site.function.c_str(), site.place.c_str(), buffer.written ? "receives into" : "sends", device,
+      submission(conflict).c_str(), buffer.written ? "access" : "write",
+      conflict.verdict == Verdict::certain ? "it" : "its allocation");
+}
+
+// Without knowledge of the program's work.
+void ask_device(int device, BufferUse use) {
+  if (device::runtime()->query_application(device) != device::Error::not_ready) return;
+  const CallSite site = find_call_site();
+  if (!certain.note(site.address)) return;
+  const bool sent = use == BufferUse::sent;
   log_line(LogLevel::warn,
            "%s at %s %s a buffer of device %d while work of this program is in flight there, which may still "
            "%s it; synchronise the stream that %s the buffer before the call: cudaStreamSynchronize, "
            "hipStreamSynchronize",
            site.function.c_str(), site.place.c_str(), sent ? "sends" : "receives into", device,
            sent ? "write" : "read or write", sent ? "produces" : "uses");
+}
+
+}  // namespace
+
+void detail::check_streams(int device, const void* address, MPI_Count bytes, bool with_gaps, BufferUse use,
+                           device::program::OpenBuffers* buffers) {
+  if (!device::program::seen()) return ask_device(device, use);
+  const device::Allocation memory = device::classify(address);
+  const Buffer buffer{reinterpret_cast<uintptr_t>(address),
+                      static_cast<size_t>(bytes),
+                      with_gaps,
+                      use == BufferUse::received,
+                      memory.base,
+                      memory.size};
+  const Conflict conflict = device::program::conflict_of(buffer);
+  if (conflict.verdict == Verdict::none && !buffers) return;
+  const CallSite site = find_call_site();
+  if (conflict.verdict != Verdict::none) report_use(device, buffer, site, conflict);
+  if (buffers) buffers->open(buffer, site.function + " at " + site.place, report_submission);
+}
+
+void end_stream_check() {
+  if (!checks_streams() || possible.calls() == 0) return;
+  log_line(LogLevel::warn,
+           "streams: %zu calls at %zu places could not be judged: work that may access other parts of an "
+           "allocation was in flight; FAIRLEAD_LOG=info names them",
+           possible.calls(), possible.count());
 }
 
 }  // namespace fairlead::mpi

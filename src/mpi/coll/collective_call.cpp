@@ -158,6 +158,27 @@ int Region::find_device() const {
   return -1;
 }
 
+// All blocks of a region together: between them there may be gaps.
+static void check_region(const Region& region, BufferUse use, device::program::OpenBuffers* buffers) {
+  Layout whole;
+  for (const CollectiveBlock& block : region.blocks) {
+    const Layout layout = layout_of(block.count, block.datatype);
+    if (layout.span == 0) continue;
+    const MPI_Count first = block.offset + layout.first, end = first + layout.span;
+    const MPI_Count end_before = whole.first + whole.span;
+    whole.contiguous = layout.contiguous && (whole.span == 0 || (whole.contiguous && first == end_before));
+    whole.first = whole.span == 0 ? first : std::min(whole.first, first);
+    whole.span = (whole.span == 0 ? end : std::max(end, end_before)) - whole.first;
+  }
+  check_streams(region.device(), region.address, whole, use, buffers);
+}
+
+void check_streams(const Regions& regions, device::program::OpenBuffers* buffers) {
+  if (!checks_streams()) return;
+  check_region(regions.read, BufferUse::sent, buffers);
+  check_region(regions.written, BufferUse::received, buffers);
+}
+
 std::vector<MPI_Datatype> types_in(const Regions& regions) {
   std::vector<MPI_Datatype> types;
   for (const Region* region : {&regions.read, &regions.written}) {

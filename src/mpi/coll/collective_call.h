@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mpi/abi/host_mpi.h"
+#include "mpi/check/stream_check.h"
 //
 #include "device/classify.h"
 #include "mpi/abi/neighbors.h"
@@ -155,6 +156,9 @@ struct Regions {
   bool hold_no_host_memory() const { return bytes() == 0 || on_device(); }
   uint64_t bytes() const { return static_cast<uint64_t>(read.bytes + written.bytes); }
 };
+
+// FAIRLEAD_CHECK=streams, for all blocks of both.
+void check_streams(const Regions& regions, device::program::OpenBuffers* buffers = nullptr);
 
 // The datatypes of all blocks, with repetitions, including blocks without elements.
 std::vector<MPI_Datatype> types_in(const Regions& regions);

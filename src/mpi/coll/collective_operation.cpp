@@ -57,8 +57,7 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> stat
 }
 
 int CollectiveOperation::start() {
-  check_streams(regions_.read.device(), BufferUse::sent);
-  check_streams(regions_.written.device(), BufferUse::received);
+  check_streams(regions_, &checked_);
   std::lock_guard lock(engine().mutex());
   begin();
   step_ = Step::arriving;

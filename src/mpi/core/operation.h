@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 
+#include "device/program/work.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/deferred_free.h"
 #include "mpi/core/engine.h"
@@ -103,6 +104,9 @@ class Operation {
       waiting_since_.store(std::chrono::steady_clock::now(), std::memory_order_relaxed);
   }
 
+  // The program may use its buffers again.
+  void give_buffers_back() { checked_.close(); }
+
   // For a persistent operation: the program may free the communicator before it starts the operation.
   void keep_communicator() { kept_comm_.emplace(comm_); }
 
@@ -138,6 +142,7 @@ class Operation {
   std::chrono::steady_clock::time_point awaits_news_since_ = never;
   std::atomic<std::chrono::steady_clock::time_point> waiting_since_ = never;
   MessageRecord record_;
+  device::program::OpenBuffers checked_;
 
  private:
   std::optional<KeptCommunicator> kept_comm_;

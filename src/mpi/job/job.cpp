@@ -27,6 +27,7 @@
 #include "device/context.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/host_version.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/communicator_state.h"
 #include "mpi/core/communicator.h"
@@ -104,6 +105,7 @@ void release_nccl() {
 
 // Frees the memory that other ranks may have mapped only after the barrier, when none of them uses it.
 void release_all(MPI_Comm node) {
+  end_stream_check();
   device::notice_resets();
   close_communicator_states();
   release_nccl();

@@ -72,8 +72,10 @@ template <class Size>
 int check(const Elements& elements, const void* packed, Size size, Size position, MPI_Comm comm) {
   if (!packed || size < 0 || position < 0) return raise(comm, MPI_ERR_ARG, elements);
   if (!options().gpu_support) return refuse_device_memory(comm);
-  int packed_on = device::device_at(packed);
-  check_streams(std::max(elements.device(), packed_on), BufferUse::sent);
+  check_streams(elements.device(), elements.address(), elements.layout(), BufferUse::sent);
+  const auto bytes = static_cast<MPI_Count>(size);
+  check_streams(device::device_at(packed), packed,
+                {.bytes = bytes, .contiguous = true, .span = bytes, .plan = {}}, BufferUse::sent);
   return MPI_SUCCESS;
 }
 

@@ -63,7 +63,9 @@ int Send::start_counted(const p2p::MessageKey& key, int receiver) {
   device::Allocation allocation = buffer_.take_memory(layout);
 
   if (!options().gpu_support) return refuse_device_memory(comm_);
-  if (!early()) check_streams(allocation.device, BufferUse::sent);
+  if (!early())
+    check_streams(allocation.device, buffer_.address, layout, BufferUse::sent,
+                  buffer_at_once_ ? nullptr : &checked_);
 
   uint64_t bytes = static_cast<uint64_t>(layout.bytes);
   network::note_device(allocation.device);

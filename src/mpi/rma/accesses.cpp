@@ -30,7 +30,7 @@ bool OriginBuffer::open(const void* address, MPI_Count count, MPI_Datatype datat
       device::certainly_host(first) ? device::Allocation{} : device::classify(first);
   const bool on_device = memory.kind == device::MemoryKind::device;
   buffer_.device = on_device ? memory.device : -1;
-  check_streams(buffer_.device, written ? BufferUse::received : BufferUse::sent);
+  check_streams(buffer_.device, address, layout_, written ? BufferUse::received : BufferUse::sent);
   if (layout_.contiguous) {
     buffer_.view = {user, bytes()};
     return true;

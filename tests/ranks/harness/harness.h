@@ -183,12 +183,16 @@ class Memory {
 class KernelInFlight {
  public:
   explicit KernelInFlight(unsigned blocks = 1, unsigned threads = 1);
+  // One that gets a pointer to this memory, and writes there at its end.
+  explicit KernelInFlight(const Memory& written, size_t offset = 0)
+      : KernelInFlight("write_when_over", written.data() + offset, 1, 1) {}
   ~KernelInFlight();
   KernelInFlight(const KernelInFlight&) = delete;
   KernelInFlight& operator=(const KernelInFlight&) = delete;
   void end();
 
  private:
+  KernelInFlight(const char* kernel, void* memory, unsigned blocks, unsigned threads);
   Memory over_;
 };
 

@@ -237,13 +237,17 @@ bool Memory::equals(const std::vector<unsigned char>& wanted, size_t written, si
   return false;
 }
 
-KernelInFlight::KernelInFlight(unsigned blocks, unsigned threads) : over_(Place::pinned, sizeof(int)) {
+KernelInFlight::KernelInFlight(unsigned blocks, unsigned threads)
+    : KernelInFlight("run_until", nullptr, blocks, threads) {}
+
+KernelInFlight::KernelInFlight(const char* kernel, void* memory, unsigned blocks, unsigned threads)
+    : over_(Place::pinned, sizeof(int)) {
   if (host_oracle) return;
   *reinterpret_cast<volatile int*>(over_.data()) = 0;
   void* over = over_.data();
-  void* arguments[] = {&over};
-  if (fairlead_device_launch("run_until", blocks, threads, arguments) != FAIRLEAD_DEVICE_SUCCESS)
-    give_up("cannot launch run_until: %s", fairlead_device_error_text());
+  void* arguments[] = {&over, &memory};
+  if (fairlead_device_launch(kernel, blocks, threads, arguments) != FAIRLEAD_DEVICE_SUCCESS)
+    give_up("cannot launch %s: %s", kernel, fairlead_device_error_text());
 }
 
 KernelInFlight::~KernelInFlight() {

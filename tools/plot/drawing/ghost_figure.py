@@ -66,7 +66,7 @@ def draw_bars(axes, timings, labels):
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
     axes.set_xlabel("an iteration (µs)")
     sizes = dict.fromkeys(f"{grid_text(timing.cells)} cells, {timing.ranks} ranks" for timing in timings)
-    note = f"\nin brackets: ghost cells relative to {plain(labels[0])}" * (len(labels) > 1)
+    note = f"\n(brackets: ghost cells relative to {plain(labels[0])})" * (len(labels) > 1)
     axes.set_title(f"{SERIES['variants']}: {'; '.join(sizes)}{note}", **NOTE)
 
 

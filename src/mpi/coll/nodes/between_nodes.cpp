@@ -150,8 +150,7 @@ std::optional<int> run_between_nodes(const CollectiveCall& call, Regions& region
   MessageRecord record;
   bool ready = regions.on_device();
   if (ready) {
-    check_streams(regions.read.device(), BufferUse::sent);
-    check_streams(regions.written.device(), BufferUse::received);
+    check_streams(regions);
     record.begin();
     if (!by_hierarchy) {
       segments.emplace(call, state.position(), call.comm, short_segment());

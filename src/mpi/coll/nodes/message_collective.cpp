@@ -176,8 +176,7 @@ bool MessageCollective::moved(Run& run) {
 }
 
 int MessageCollective::start() {
-  check_streams(regions_.read.device(), BufferUse::sent);
-  check_streams(regions_.written.device(), BufferUse::received);
+  check_streams(regions_, &checked_);
   begin();
   report_timer_.restart();
   error_ = MPI_SUCCESS;

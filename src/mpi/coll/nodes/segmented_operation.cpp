@@ -33,8 +33,7 @@ SegmentedOperation::SegmentedOperation(std::shared_ptr<CommunicatorState> state,
 }
 
 int SegmentedOperation::start() {
-  check_streams(regions_.read.device(), BufferUse::sent);
-  check_streams(regions_.written.device(), BufferUse::received);
+  check_streams(regions_, &checked_);
   std::lock_guard lock(engine().mutex());
   begin();
   loaded_ = called_ = ended_ = 0;

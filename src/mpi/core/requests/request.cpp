@@ -132,6 +132,7 @@ int finish(Operation* operation, MPI_Request* request, MPI_Status* status) {
   if (status == MPI_STATUS_IGNORE) status = &ignored;
   if (operation->persistent) {
     operation->active = false;
+    operation->give_buffers_back();
     return operation->finish(status);
   }
   // Must precede the host MPI's free of the handle: the host MPI may give it to another thread at once.

@@ -24,6 +24,7 @@ State state_of(Operation& operation, MPI_Status* status) {
   operation.start_waiting();
   if (!operation.complete()) return State::pending;
   operation.describe(status);
+  operation.give_buffers_back();
   return State::complete;
 }
 

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of the interfaces of CUPTI and of the driver that this uses is declared here, so that the build
+// needs no CUDA toolkit; tests/hardware compares it with <cupti.h>.
+
+#include "device/program/cupti.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "base/environment.h"
+#include "base/log.h"
+#include "device/program/cupti_abi.h"
+
+namespace fairlead::device::program {
+namespace {
+
+using namespace cupti;
+using Stream = const void*;
+
+struct Driver {
+  int (*parameter_of_function)(void*, size_t, size_t*, size_t*) = nullptr;
+  int (*parameter_of_kernel)(void*, size_t, size_t*, size_t*) = nullptr;
+} driver;
+
+// A call of the driver's, with what its table row says of it.
+struct Call {
+  const CallbackData& data;
+  bool per_thread;  // "_ptsz": 0 means the calling thread's default stream
+
+  template <class Parameters>
+  const Parameters& as() const {
+    return *static_cast<const Parameters*>(data.parameters);
+  }
+  // CU_STREAM_LEGACY is 1, CU_STREAM_PER_THREAD is 2. Each thread has one of the latter: its address tells.
+  StreamKey key(Stream stream) const {
+    static thread_local char mine;
+    const auto value = reinterpret_cast<uintptr_t>(stream);
+    if (value > 2) return {nullptr, stream};
+    if (value == 2 || (value == 0 && per_thread)) return {&mine, reinterpret_cast<Stream>(2)};
+    return {data.context, nullptr};
+  }
+};
+
+void add_words(const unsigned char* bytes, size_t size, Access access, std::vector<Touched>* touched) {
+  for (size_t at = 0; at + sizeof(uintptr_t) <= size; at += sizeof(uintptr_t)) {
+    uintptr_t word;
+    std::memcpy(&word, bytes + at, sizeof word);
+    if (word > 4096) touched->push_back({word, 0, access});
+  }
+}
+
+std::string readable(const char* symbol) {
+  int status = 0;
+  char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
+  std::string name = demangled ? demangled : symbol;
+  std::free(demangled);
+  return name;
+}
+
+void launched(const Call& call, void* function, void** parameters, void** packed, Stream stream) {
+  const char* symbol = call.data.symbol ? call.data.symbol : "";
+  Work work{.name = "kernel " + readable(*symbol ? symbol : "(without a name)"), .touched = {}};
+  const std::vector<Access> accesses = accesses_of(symbol);
+  const auto parameter = [&](size_t index, size_t* offset, size_t* size) {
+    return driver.parameter_of_function(function, index, offset, size) == 0 ||
+           (driver.parameter_of_kernel && driver.parameter_of_kernel(function, index, offset, size) == 0);
+  };
+  // CU_LAUNCH_PARAM_BUFFER_POINTER is 1: all parameters in one buffer.
+  const unsigned char* buffer = nullptr;
+  for (void** entry = packed; entry && *entry; entry += 2)
+    if (*entry == reinterpret_cast<void*>(1)) buffer = static_cast<const unsigned char*>(entry[1]);
+  size_t offset = 0, size = 0;
+  for (size_t index = 0; (parameters || buffer) && parameter(index, &offset, &size); ++index)
+    add_words(parameters ? static_cast<const unsigned char*>(parameters[index]) : buffer + offset, size,
+              index < accesses.size() ? accesses[index] : Access::unknown, &work.touched);
+  submitted(call.key(stream), std::move(work));
+}
+
+void launch(const Call& call) {
+  const auto& to = call.as<Launch>();
+  launched(call, to.function, to.parameters, to.packed, to.stream);
+}
+// A cooperative launch has no packed parameters.
+void launch_cooperative(const Call& call) {
+  const auto& to = call.as<Launch>();
+  launched(call, to.function, to.parameters, nullptr, to.stream);
+}
+void launch_ex(const Call& call) {
+  const auto& to = call.as<LaunchEx>();
+  launched(call, to.function, to.parameters, to.packed, to.config->stream);
+}
+void copy_bytes(const Call& call) {
+  const auto& [to, from, bytes, stream] = call.as<CopyAsync>();
+  submitted(call.key(stream), copy(to, from, bytes));
+}
+void copy_between_peers(const Call& call) {
+  const auto& what = call.as<PeerCopyAsync>();
+  submitted(call.key(what.stream), copy(what.to, what.from, what.bytes));
+}
+void copy_2d(const Call& call) {
+  const auto& [what, stream] = call.as<Copy2dAsync>();
+  const size_t rows = what->height ? what->height - 1 : 0;
+  const size_t pitch = std::max(what->to.pitch, what->from.pitch);
+  submitted(call.key(stream), copy(what->to.first(), what->from.first(), rows * pitch + what->width, true));
+}
+template <class Value>
+void fill_values(const Call& call) {
+  const auto& [to, value, count, stream] = call.as<FillAsync<Value>>();
+  submitted(call.key(stream), fill(to, count * sizeof(Value)));
+}
+void call_host(const Call& call) {
+  submitted(call.key(call.as<OnStream>().stream), host_function());
+}
+void make_stream(const Call& call) {
+  const auto& [stream, flags] = call.as<Create>();
+  stream_made({nullptr, *stream}, call.data.context, flags & 1 ? StreamSort::alone : StreamSort::blocking);
+}
+void end_stream(const Call& call) {
+  stream_ended(call.key(call.as<OnStream>().stream));
+}
+void wait_for_stream(const Call& call) {
+  host_waited(call.key(call.as<OnStream>().stream));
+}
+void wait_for_context(const Call& call) {
+  host_waited_for_context(call.data.context);
+}
+// The driver tells no length any more.
+void free_in_stream(const Call& call) {
+  freed(call.as<Free>().address, 1);
+}
+void wait_for_event(const Call& call) {
+  host_waited_for_event(call.as<OnEvent>().event);
+}
+void record(const Call& call) {
+  recorded(call.as<Record>().event, call.key(call.as<Record>().stream));
+}
+void end_event(const Call& call) {
+  event_ended(call.as<OnEvent>().event);
+}
+void let_wait(const Call& call) {
+  stream_waits(call.key(call.as<Wait>().stream), call.as<Wait>().event);
+}
+// Copies that return when they are over, in the default stream.
+void copy_and_wait(const Call& call) {
+  host_waited(call.key(nullptr));
+}
+void begin_capture(const Call& call) {
+  capture_began(call.key(call.as<OnStream>().stream));
+}
+void end_capture(const Call& call) {
+  capture_ended(call.key(call.as<EndCapture>().stream), *call.as<EndCapture>().graph);
+}
+void instantiate(const Call& call) {
+  graph_instantiated(*call.as<Instantiate>().executable, call.as<Instantiate>().graph);
+}
+void launch_graph(const Call& call) {
+  graph_launched(call.as<GraphLaunch>().executable, call.key(call.as<GraphLaunch>().stream));
+}
+
+// Numbers of <cupti_driver_cbid.h>, which never change: of a function, and of its form with per-thread
+// default streams, if there is one.
+struct Row {
+  unsigned number, per_thread;
+  void (*report)(const Call&);
+};
+constexpr Row rows[] = {
+#define FAIRLEAD_CUPTI_CALL(function, number, per_thread, handler) {number, per_thread, handler},
+#include "device/program/cupti_calls.def"
+#undef FAIRLEAD_CUPTI_CALL
+};
+
+// A query that finds the work in progress does not succeed.
+void called_back(void*, int domain, unsigned number, const void* data) {
+  const auto& callback = *static_cast<const CallbackData*>(data);
+  if (domain != domain_driver || callback.site != site_exit || !reports()) return;
+  if (!callback.result || *callback.result != 0) return;
+  for (const Row& row : rows)
+    if (number == row.number || (row.per_thread && number == row.per_thread))
+      return row.report({callback, number == row.per_thread});
+}
+
+template <class Function>
+bool find(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
+
+// CUPTI of the toolkit in the process, in the search path, or where toolkits are.
+bool subscribe(const std::string& library) {
+  void* cupti = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  int (*subscribe)(void**, void (*)(void*, int, unsigned, const void*), void*);
+  int (*unsubscribe)(void*);
+  int (*enable)(uint32_t, void*, int, unsigned);
+  void* subscriber = nullptr;
+  if (!cupti || !find(cupti, "cuptiSubscribe", &subscribe) ||
+      !find(cupti, "cuptiUnsubscribe", &unsubscribe) || !find(cupti, "cuptiEnableCallback", &enable) ||
+      subscribe(&subscriber, called_back, nullptr) != 0)
+    return false;
+  for (const Row& row : rows)
+    for (unsigned number : {row.number, row.per_thread})
+      if (number) (void)enable(1, subscriber, domain_driver, number);  // not every driver has every function
+  return true;
+}
+
+}  // namespace
+
+std::vector<Access> accesses_of(const char* symbol) {
+  std::vector<Access> accesses;
+  const std::string name = readable(symbol);
+  if (name.empty() || name.back() != ')') return accesses;
+  size_t begin = name.size();
+  for (int depth = 0; begin > 0;) {
+    const char at = name[--begin];
+    depth += at == ')' ? 1 : at == '(' ? -1 : 0;
+    if (depth == 0) break;
+  }
+  std::string parameter;
+  int depth = 0;
+  for (size_t at = begin + 1; at < name.size(); ++at) {
+    const bool last = at + 1 == name.size();
+    if (last || (name[at] == ',' && depth == 0)) {
+      accesses.push_back(parameter.ends_with(" const*") || parameter.ends_with(" const* const")
+                             ? Access::reads
+                             : Access::unknown);
+      parameter.clear();
+      continue;
+    }
+    depth += strchr("<([", name[at]) ? 1 : strchr(">)]", name[at]) ? -1 : 0;
+    parameter += name[at];
+  }
+  return accesses;
+}
+
+bool watch_driver() {
+  void* const cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!cuda || !find(cuda, "cuFuncGetParamInfo", &driver.parameter_of_function)) {
+    log_line(LogLevel::info,
+             "FAIRLEAD_CHECK=streams asks only whether a device works: the driver does not tell the "
+             "parameters of kernels (from 550 on it does)");
+    return false;
+  }
+  (void)find(cuda, "cuKernelGetParamInfo", &driver.parameter_of_kernel);
+  std::vector<std::string> places = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+    if (const char* home = environment_variable(variable))
+      for (const char* folder : {"/lib64/", "/extras/CUPTI/lib64/"})
+        places.push_back(std::string(home) + folder + "libcupti.so");
+  for (const char* folder : {"/usr/local/cuda/lib64/", "/usr/local/cuda/extras/CUPTI/lib64/"})
+    places.push_back(std::string(folder) + "libcupti.so");
+  for (const std::string& place : places)
+    if (subscribe(place)) return true;
+  log_line(
+      LogLevel::info,
+      "FAIRLEAD_CHECK=streams asks only whether a device works: CUPTI of the CUDA toolkit cannot be used "
+      "(libcupti.so; set CUDA_HOME; it serves one tool at a time)");
+  return false;
+}
+
+}  // namespace fairlead::device::program

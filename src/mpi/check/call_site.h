@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The place in the program that called MPI, for reports. Thread-safe; calls no MPI.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace fairlead::mpi {
+
+struct CallSite {
+  uintptr_t address = 0;                     // of the call
+  std::string function = "an MPI function";  // that the program called
+  std::string place = "an unknown place";    // "program+0x1234": addr2line -e program 0x1234 names the line
+};
+
+// Walks the stack, which takes some microseconds.
+CallSite find_call_site();
+// Of a stack that was kept: the place in the program that called Fairlead or the GPU's libraries.
+CallSite call_site_of(void* const* frames, int depth);
+
+}  // namespace fairlead::mpi

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// M10, FAIRLEAD_CHECK=streams where it sees what the program submits and what it waits for: small programs
+// with a mistake, whose kernel, stream and place are named however fast the GPU is, and others like them
+// without, of which nothing is said. All of a message to ourselves, with host memory at the other end.
+
+#include <fairlead/device.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "harness/harness.h"
+#include "harness/overheard.h"
+
+using namespace ranks;
+
+namespace {
+
+constexpr int tag = 47;
+constexpr int bytes = 6000;
+
+#define GPU(call)                                                                               \
+  do {                                                                                          \
+    if ((call) != FAIRLEAD_DEVICE_SUCCESS) give_up(#call ": %s", fairlead_device_error_text()); \
+  } while (0)
+
+struct Stream {
+  Stream() { GPU(fairlead_device_stream_create(&handle)); }
+  ~Stream() {
+    GPU(fairlead_device_stream_synchronize(handle));
+    GPU(fairlead_device_stream_destroy(handle));
+  }
+  void write(const Memory& memory, size_t offset = 0) const {
+    void* first = memory.data() + offset;
+    void* arguments[] = {&first};
+    GPU(fairlead_device_launch_on(handle, "write_byte", 1, 1, arguments));
+  }
+  void read(const Memory& memory) const {
+    static const Memory over(Place::pinned, sizeof(int));
+    *reinterpret_cast<int*>(over.data()) = 1;
+    void *word = over, *first = memory;
+    void* arguments[] = {&word, &first};
+    GPU(fairlead_device_launch_on(handle, "read_when_over", 1, 1, arguments));
+  }
+  void wait() const { GPU(fairlead_device_stream_synchronize(handle)); }
+  fairlead_device_stream* handle = nullptr;
+};
+
+struct Event {
+  Event() { GPU(fairlead_device_event_create(&handle)); }
+  ~Event() { GPU(fairlead_device_event_destroy(handle)); }
+  void record(const Stream& stream) const { GPU(fairlead_device_event_record(handle, stream.handle)); }
+  void wait() const {
+    int state;
+    while ((state = fairlead_device_event_query(handle)) == FAIRLEAD_DEVICE_NOT_READY) usleep(100);
+    GPU(state);
+  }
+  fairlead_device_event* handle = nullptr;
+};
+
+struct Program {
+  Memory buffer{Place::device, bytes}, host{Place::host, bytes};
+  Stream stream, other;
+
+  // Always inlined: each place of a call is named once.
+  [[gnu::always_inline]] void send(int count = bytes, int from = 0) const {
+    MUST(MPI_Sendrecv(buffer.data() + from, count, MPI_BYTE, 0, tag, host, bytes, MPI_BYTE, 0, tag,
+                      MPI_COMM_SELF, MPI_STATUS_IGNORE));
+  }
+  [[gnu::always_inline]] void receive(int count = bytes, int to = 0) const {
+    MUST(MPI_Sendrecv(host, count, MPI_BYTE, 0, tag, buffer.data() + to, count, MPI_BYTE, 0, tag,
+                      MPI_COMM_SELF, MPI_STATUS_IGNORE));
+  }
+};
+
+// Runs it, and counts what is said of it.
+void expect(size_t warnings, const char* words, const char* name,
+            const std::function<void(const Program&)>& body) {
+  const char* check = getenv("FAIRLEAD_CHECK");
+  const bool checked = !host_oracle && check && strstr(check, "streams");
+  if (host_oracle) return;
+  Overheard overheard;
+  {
+    Program program;
+    body(program);
+  }
+  if (!checked) warnings = 0;
+  EXPECT(overheard.count(words) == warnings, "%s: %zu warnings, not %zu:\n%s", name, overheard.count(words),
+         warnings, overheard.text().c_str());
+}
+
+constexpr const char* before_call = "synchronise that stream before the call";
+constexpr const char* before_end = "complete that operation first";
+
+void wrong(const char* name, const std::function<void(const Program&)>& body) {
+  expect(1, before_call, name, body);
+}
+void right(const char* name, const std::function<void(const Program&)>& body) {
+  expect(0, before_call, name, body);
+  expect(0, before_end, name, body);
+}
+
+}  // namespace
+
+RANK_TEST(races, M10_a_send_before_the_kernel_has_been_waited_for, 1) {
+  wrong("in a stream", [](const Program& p) { p.stream.write(p.buffer), p.send(); });
+  wrong("that is over by luck", [](const Program& p) {
+    p.stream.write(p.buffer);
+    usleep(20000);
+    p.send();
+  });
+  wrong("in the default stream", [](const Program& p) {
+    void* first = p.buffer;
+    void* arguments[] = {&first};
+    GPU(fairlead_device_launch("write_byte", 1, 1, arguments));
+    p.send();
+    GPU(fairlead_device_synchronize());
+  });
+  wrong("of a stream that has ended", [](const Program& p) {
+    Stream().write(p.buffer);
+    fairlead_device_stream* ended;
+    GPU(fairlead_device_stream_create(&ended));
+    void* first = p.buffer;
+    void* arguments[] = {&first};
+    GPU(fairlead_device_launch_on(ended, "write_byte", 1, 1, arguments));
+    GPU(fairlead_device_stream_destroy(ended));
+    p.send();
+  });
+  wrong("a copy", [](const Program& p) {
+    GPU(fairlead_device_copy_on(p.stream.handle, p.buffer, p.host, bytes));
+    p.send();
+  });
+  wrong("a memset", [](const Program& p) {
+    GPU(fairlead_device_fill_on(p.stream.handle, p.buffer, 1, bytes));
+    p.send();
+  });
+  right("after the stream", [](const Program& p) { p.stream.write(p.buffer), p.stream.wait(), p.send(); });
+  right("after the device", [](const Program& p) {
+    p.stream.write(p.buffer);
+    GPU(fairlead_device_synchronize());
+    p.send();
+  });
+  right("after a question", [](const Program& p) {
+    p.stream.write(p.buffer);
+    while (fairlead_device_stream_query(p.stream.handle) != FAIRLEAD_DEVICE_SUCCESS) usleep(100);
+    p.send();
+  });
+  right("a copy out of it", [](const Program& p) {
+    Memory copy(Place::device, bytes);
+    GPU(fairlead_device_copy_on(p.stream.handle, copy, p.buffer, bytes));
+    p.send();
+    p.stream.wait();
+  });
+}
+
+RANK_TEST(races, M10_events_and_several_streams, 1) {
+  wrong("the other stream", [](const Program& p) { p.stream.write(p.buffer), p.other.wait(), p.send(); });
+  wrong("recorded too early", [](const Program& p) {
+    Event event;
+    event.record(p.stream);
+    p.stream.write(p.buffer);
+    event.wait();
+    p.send();
+  });
+  wrong("ordered too late", [](const Program& p) {
+    Event event;
+    event.record(p.stream);
+    GPU(fairlead_device_event_wait(event.handle, p.other.handle));
+    p.stream.write(p.buffer);
+    p.other.wait();
+    p.send();
+  });
+  right("recorded behind", [](const Program& p) {
+    Event event;
+    p.stream.write(p.buffer);
+    event.record(p.stream);
+    event.wait();
+    p.send();
+  });
+  right("through another stream", [](const Program& p) {
+    Event event;
+    p.stream.write(p.buffer);
+    event.record(p.stream);
+    GPU(fairlead_device_event_wait(event.handle, p.other.handle));
+    p.other.wait();
+    p.send();
+  });
+  right("through an event of the other stream", [](const Program& p) {
+    Event event, last;
+    p.stream.write(p.buffer);
+    event.record(p.stream);
+    GPU(fairlead_device_event_wait(event.handle, p.other.handle));
+    last.record(p.other);
+    last.wait();
+    p.send();
+  });
+}
+
+RANK_TEST(races, M10_a_receive_into_memory_of_a_kernel, 1) {
+  wrong("that reads it", [](const Program& p) { p.stream.read(p.buffer), p.receive(); });
+  wrong("that writes it", [](const Program& p) { p.stream.write(p.buffer), p.receive(); });
+  right("that has been waited for",
+        [](const Program& p) { p.stream.read(p.buffer), p.stream.wait(), p.receive(); });
+  right("a send of what a kernel reads", [](const Program& p) { p.stream.read(p.buffer), p.send(); });
+}
+
+// A kernel that gets a pointer to a field may leave its edge alone.
+RANK_TEST(races, M10_parts_of_an_allocation, 1) {
+  constexpr int half = bytes / 2;
+  right("below the kernel's", [](const Program& p) { p.stream.write(p.buffer, half), p.send(half); });
+  right("of a kernel's field", [](const Program& p) { p.stream.write(p.buffer), p.receive(half); });
+  right("behind a copy", [](const Program& p) {
+    GPU(fairlead_device_copy_on(p.stream.handle, p.buffer, p.host, half));
+    p.send(half, half);
+  });
+  wrong("within a copy", [](const Program& p) {
+    GPU(fairlead_device_copy_on(p.stream.handle, p.buffer, p.host, half));
+    p.send(half, half - 1);
+  });
+  wrong("the kernel's part", [](const Program& p) { p.stream.write(p.buffer, half), p.send(half, half); });
+}
+
+RANK_TEST(races, M10_work_that_is_submitted_while_a_message_is_under_way, 1) {
+  const auto during = [](auto start, auto work) {
+    return [=](const Program& p) {
+      MPI_Request requests[2];
+      start(p, requests);
+      work(p);
+      MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    };
+  };
+  const auto sends = [](const Program& p, MPI_Request* requests) {
+    MUST(MPI_Irecv(p.host, bytes, MPI_BYTE, 0, tag, MPI_COMM_SELF, &requests[0]));
+    MUST(MPI_Isend(p.buffer, bytes, MPI_BYTE, 0, tag, MPI_COMM_SELF, &requests[1]));
+  };
+  const auto receives = [](const Program& p, MPI_Request* requests) {
+    MUST(MPI_Irecv(p.buffer, bytes, MPI_BYTE, 0, tag, MPI_COMM_SELF, &requests[0]));
+    MUST(MPI_Isend(p.host, bytes, MPI_BYTE, 0, tag, MPI_COMM_SELF, &requests[1]));
+  };
+  const auto writes = [](const Program& p) { p.stream.write(p.buffer); };
+  const auto reads = [](const Program& p) { p.stream.read(p.buffer); };
+  expect(1, before_end, "a send and a kernel that writes", during(sends, writes));
+  expect(1, before_end, "a receive and a kernel that writes", during(receives, writes));
+  expect(1, before_end, "a receive and a kernel that reads", during(receives, reads));
+  right("a send and a kernel that reads", during(sends, reads));
+  right("one after the other", [=](const Program& p) {
+    during(receives, [](const Program&) {})(p);
+    p.stream.read(p.buffer);
+    p.stream.wait();
+  });
+  right("persistent requests between their rounds", [](const Program& p) {
+    MPI_Request requests[2];
+    MUST(MPI_Recv_init(p.host, bytes, MPI_BYTE, 0, tag, MPI_COMM_SELF, &requests[0]));
+    MUST(MPI_Send_init(p.buffer, bytes, MPI_BYTE, 0, tag, MPI_COMM_SELF, &requests[1]));
+    for (int round = 0; round < 3; ++round) {
+      p.stream.write(p.buffer);
+      p.stream.wait();
+      MUST(MPI_Startall(2, requests));
+      MUST(MPI_Waitall(2, requests, MPI_STATUSES_IGNORE));
+    }
+    for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
+  });
+}
+
+RANK_TEST(races, M10_collectives, 1) {
+  const auto sum = [](const Program& p) {
+    MUST(MPI_Allreduce(MPI_IN_PLACE, p.buffer, bytes, MPI_BYTE, MPI_BOR, MPI_COMM_SELF));
+  };
+  wrong("an allreduce", [=](const Program& p) { p.stream.write(p.buffer), sum(p); });
+  right("an allreduce", [=](const Program& p) { p.stream.write(p.buffer), p.stream.wait(), sum(p); });
+}
+
+RANK_TEST(races, M10_graphs, 1) {
+  const auto graph_of = [](const Program& p) {
+    fairlead_device_graph* graph = nullptr;
+    Event begin, end;
+    GPU(fairlead_device_capture_begin(p.stream.handle));
+    begin.record(p.stream);
+    GPU(fairlead_device_event_wait(begin.handle, p.other.handle));
+    p.other.write(p.buffer);
+    end.record(p.other);
+    GPU(fairlead_device_event_wait(end.handle, p.stream.handle));
+    GPU(fairlead_device_capture_end(p.stream.handle, &graph));
+    return graph;
+  };
+  right("that is captured", [=](const Program& p) {
+    fairlead_device_graph* graph = graph_of(p);
+    p.send();
+    GPU(fairlead_device_graph_destroy(graph));
+  });
+  for (const bool waits : {false, true})
+    (waits ? right : wrong)("that runs", [=](const Program& p) {
+      fairlead_device_graph* graph = graph_of(p);
+      GPU(fairlead_device_graph_launch(graph, p.stream.handle));
+      if (waits) p.stream.wait();
+      p.send();
+      p.stream.wait();
+      GPU(fairlead_device_graph_destroy(graph));
+    });
+}
+
+// The host learns of the end by itself.
+RANK_TEST(races, M10_a_function_of_the_host_tells_of_the_end, 1) {
+  right("a flag", [](const Program& p) {
+    volatile int over = 0;
+    p.stream.write(p.buffer);
+    GPU(fairlead_device_call_on(
+        p.stream.handle, [](void* flag) { *static_cast<volatile int*>(flag) = 1; }, const_cast<int*>(&over)));
+    while (!over) usleep(100);
+    p.send();
+  });
+}
+
+// The address of an allocation that has ended is soon another's.
+RANK_TEST(races, M10_memory_that_is_given_back, 1) {
+  right("a buffer of the pool", [](const Program& p) {
+    void* first = nullptr;
+    GPU(fairlead_device_allocate(&first, bytes, FAIRLEAD_MEMORY_POOL));
+    void* arguments[] = {&first};
+    GPU(fairlead_device_launch_on(p.stream.handle, "write_byte", 1, 1, arguments));
+    GPU(fairlead_device_free(first));
+    const Memory next(Place::pool, bytes);
+    MUST(MPI_Sendrecv(next, bytes, MPI_BYTE, 0, tag, p.host, bytes, MPI_BYTE, 0, tag, MPI_COMM_SELF,
+                      MPI_STATUS_IGNORE));
+  });
+}

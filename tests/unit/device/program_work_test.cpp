@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the program's work may access, and what order waits establish, without any GPU. The rank test theme
+// `races` has whole programs.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "device/program/cupti.h"
+#include "device/program/work.h"
+
+namespace fairlead::device::program {
+namespace {
+
+TEST(Kernels, are_judged_by_the_types_of_their_parameters) {
+  constexpr Access reads = Access::reads, unknown = Access::unknown;
+  EXPECT_EQ(accesses_of("_Z6smoothPdPKdi"), (std::vector{unknown, reads, unknown}));
+  EXPECT_EQ(accesses_of("_Z4copyIdEvPT_PKS0_m"), (std::vector{unknown, reads, unknown}));  // copy<double>
+  EXPECT_EQ(accesses_of("_Z5applyIXadL_Z3addiiEEEvPKiPi"),
+            (std::vector{reads, unknown}));  // apply<&add(int, int)>
+  EXPECT_TRUE(accesses_of("triton_add").empty());
+  EXPECT_TRUE(accesses_of("").empty());
+}
+
+class Order : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    setenv("FAIRLEAD_DEVICE", "sim", 1);
+    setenv("FAIRLEAD_CHECK", "streams", 1);
+    watch({"sim", [](const void*) { return false; }, [](const void*) { return true; }});
+    ASSERT_TRUE(seen());
+  }
+  static StreamKey made(int number, StreamSort sort = StreamSort::alone) {
+    const StreamKey key{nullptr, reinterpret_cast<const void*>(static_cast<uintptr_t>(0x1000 + number))};
+    stream_made(key, &context, sort);
+    return key;
+  }
+  static void write(const StreamKey& stream) { submitted(stream, fill(memory, sizeof memory)); }
+  static Verdict verdict() {
+    const auto at = reinterpret_cast<uintptr_t>(memory);
+    return conflict_of({at, sizeof memory, false, false, at, sizeof memory}).verdict;
+  }
+  void TearDown() override {
+    host_waited_for_context(nullptr);
+    EXPECT_EQ(verdict(), Verdict::none);
+  }
+  static char memory[64], context;
+};
+char Order::memory[64], Order::context;
+
+TEST_F(Order, of_the_legacy_default_stream_and_blocking_ones) {
+  const StreamKey legacy{&context, nullptr}, blocking = made(1, StreamSort::blocking), alone = made(2);
+  write(blocking);
+  host_waited(legacy);
+  EXPECT_EQ(verdict(), Verdict::none);
+  write(legacy);
+  submitted(blocking, host_function());
+  host_waited(blocking);
+  EXPECT_EQ(verdict(), Verdict::none);
+  write(alone);
+  host_waited(legacy);
+  EXPECT_EQ(verdict(), Verdict::certain);
+}
+
+TEST_F(Order, of_a_handle_that_is_used_again) {
+  const StreamKey first = made(3);
+  write(first);
+  stream_ended(first);
+  host_waited(made(3));
+  EXPECT_EQ(verdict(), Verdict::certain);
+}
+
+TEST_F(Order, through_events_of_events) {
+  const StreamKey a = made(4), b = made(5), c = made(6);
+  write(a);
+  recorded(&a, a);
+  stream_waits(b, &a);
+  recorded(&b, b);
+  stream_waits(c, &b);
+  write(b);
+  host_waited(c);
+  EXPECT_EQ(verdict(), Verdict::certain);  // of the second
+  host_waited(b);
+  EXPECT_EQ(verdict(), Verdict::none);
+}
+
+}  // namespace
+}  // namespace fairlead::device::program
