@@ -77,6 +77,7 @@ class Recorded(ToolTest):
             live.start     skip  recorded machine
             live.send      away
             """)
+        self.judges(self.changed("dgx-h200", {"commands/nvidia-smi -q": lambda text: text.replace("550.90.12", "580.65.06")}), "mpi.gpu warn driver 580.65.06 answers its queries of pointers slowly")
 
     def test_a_dma_buf_for_each_message_is_found(self):
         fact = examined("--from", os.path.join(MACHINES, "dgx-h200"))[2]["ucx.slow"]
@@ -192,7 +193,6 @@ class Recorded(ToolTest):
             env.conflicts  warn  LD_PRELOAD holds libfairlead-mpich.so, but the MPI's ABI is openmpi
             """)
 
-
     def changed(self, machine, files):
         """A copy of it, in which each of the files is what a function makes of it, or new with this text."""
         folder = tempfile.TemporaryDirectory()
@@ -256,12 +256,6 @@ class Recorded(ToolTest):
                  mpi.gpu    warn versions before 2021.12 support Intel's GPUs only
                  mpi.tested skip run with Intel MPI 2021.18, not with 2021.9""")]:
             self.judges(recorded, expected, "--mpi", "/opt/impi/bin/mpirun")
-
-    def test_a_driver_that_queries_pointers_slowly(self):
-        def driver(version):
-            return self.changed("dgx-h200", {"commands/nvidia-smi -q": lambda text: text.replace("550.90.12", version)})
-        self.judges(driver("575.57.08"), "mpi.gpu ok Open MPI handles CUDA memory itself")
-        self.judges(driver("580.65.06"), "mpi.gpu warn driver 580.65.06 answers its queries of pointers slowly, for host memory too > switch its GPU support off for programs that pass host memory only")
 
     def test_the_tools_of_another_mpi_on_path(self):
         """As of an environment that is active: neither its ompi_info nor its launcher tells of the MPI in /lib."""

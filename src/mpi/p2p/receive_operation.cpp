@@ -109,8 +109,7 @@ int Receive::start() {
   }
   if (into_device() && !options().gpu_support) return refuse_device_memory(comm_);
   if (into_device()) network::note_device(device_);
-  if (layout_.bytes > 0 && !early())
-    check_streams(device_, buffer_.address, layout_, BufferUse::received, &checked_);
+  if (!early()) check_streams(device_, buffer_.address, layout_, BufferUse::received, &checked_);
   int sender = -1;
   std::optional<CountedReceive> counted;
   message_key_ = {};
