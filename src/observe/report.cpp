@@ -44,6 +44,30 @@ void append_heading(std::string* text, const char* what) {
   append(text, "%-27s %8s %8s %7s %7s %7s %7s\n", what, "count", "bytes", "time", "p50", "p99", "max");
 }
 
+// Of the time of so many ranks.
+std::string share_of(uint64_t nanoseconds, const Report& report, int ranks = 1) {
+  const double whole = report.seconds * 1e9 * ranks;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", whole > 0 ? 100 * static_cast<double>(nanoseconds) / whole : 0);
+  return text;
+}
+
+uint64_t nanoseconds_in_calls(const Report& report) {
+  uint64_t sum = 0;
+  for (const auto& [key, tally] : report.tallies)
+    if (key.path == calls) sum += tally.nanoseconds;
+  return sum;
+}
+
+void append_share(std::string* text, const Report& report) {
+  if (report.seconds <= 0) return;
+  append(text, "%s of the time in MPI", share_of(nanoseconds_in_calls(report), report, report.ranks).c_str());
+  if (report.ranks > 1)
+    append(text, ": least %s on rank %d, most %s on rank %d", share_of(report.in_mpi.least, report).c_str(),
+           report.in_mpi.least_rank, share_of(report.in_mpi.most, report).c_str(), report.in_mpi.most_rank);
+  *text += "\n";
+}
+
 // Sorts by total time, longest first.
 void append_calls(std::string* text, const Report& report, NameOf name_of) {
   std::vector<std::pair<int, const Tally*>> rows;
@@ -53,8 +77,15 @@ void append_calls(std::string* text, const Report& report, NameOf name_of) {
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
     return a.second->nanoseconds > b.second->nanoseconds;
   });
-  append_heading(text, "MPI calls");
-  for (const auto& [function, tally] : rows) append_row(text, name_of(function), *tally);
+  append(text, "%-27s %8s %8s %7s %7s %7s %7s\n", "MPI calls", "count", "bytes", "time", "share", "p50",
+         "max");
+  for (const auto& [function, tally] : rows)
+    append(text, "%-27s %8llu %8s %7s %7s %7s %7s\n", name_of(function), number(tally->count),
+           tally->bytes ? in_words_of_size(tally->bytes).c_str() : "-",
+           in_words_of_time(static_cast<double>(tally->nanoseconds)).c_str(),
+           share_of(tally->nanoseconds, report, report.ranks).c_str(),
+           in_words_of_time(time_of(*tally, p50)).c_str(),
+           in_words_of_time(static_cast<double>(tally->longest)).c_str());
 }
 
 // The largest difference between two ranks first.
@@ -136,13 +167,14 @@ std::string spread_as_json(const Spread& spread, AddValue add_value) {
   return object.text();
 }
 
+void add_seconds(JsonObject* object, const char* name, uint64_t nanoseconds) {
+  object->add(name, static_cast<double>(nanoseconds) * 1e-9, 9);
+}
+
 std::string as_json(const SpreadOfCalls& spread) {
-  auto seconds = [](JsonObject* object, const char* name, uint64_t value) {
-    object->add(name, static_cast<double>(value) * 1e-9, 9);
-  };
   auto count = [](JsonObject* object, const char* name, uint64_t value) { object->add(name, value); };
   return JsonObject()
-      .add_json("seconds", spread_as_json(spread.nanoseconds, seconds))
+      .add_json("seconds", spread_as_json(spread.nanoseconds, add_seconds))
       .add_json("count", spread_as_json(spread.count, count))
       .text();
 }
@@ -184,6 +216,7 @@ Report own_report() {
 std::string as_table(const Report& report, NameOf name_of) {
   std::string text;
   append(&text, "fairlead statistics over %s, %.3f s\n", report.whose.c_str(), report.seconds);
+  append_share(&text, report);
   append_traffic(&text, report);
   append_fallbacks(&text, report);
   append_messages(&text, report, name_of);
@@ -244,6 +277,7 @@ std::string as_json(const Report& report, NameOf name_of) {
   return JsonObject()
              .add("ranks", report.ranks)
              .add("seconds", report.seconds, 6)
+             .add_json("seconds_in_mpi", spread_as_json(report.in_mpi, add_seconds))
              .add_json("traffic", json_array(traffic))
              .add_json("fallbacks", json_array(fallbacks))
              .add_json("messages", json_array(messages))

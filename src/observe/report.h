@@ -45,6 +45,7 @@ struct Report {
   std::vector<uint64_t> messages, bytes;  // by Traffic
   std::vector<uint64_t> fallbacks;        // by Fallback
   Tallies tallies;
+  Spread in_mpi;                         // nanoseconds in MPI calls
   std::map<int, SpreadOfCalls> spreads;  // by function; empty in the report of one process
   Phase phases;
 };

@@ -132,8 +132,8 @@ observe::Tallies reduce(observe::Tallies& mine) {
   return all;
 }
 
-// Compares the calls of each function between the ranks, at rank 0. All ranks have the same rows.
-std::map<int, observe::SpreadOfCalls> compare_ranks(const observe::Tallies& mine) {
+// Compares the calls of each function between the ranks, and of all, at rank 0. All ranks have the same rows.
+void compare_ranks(const observe::Tallies& mine, Report* report) {
   std::vector<int> functions_called;
   std::vector<uint64_t> own;
   for (const auto& [key, tally] : mine) {
@@ -144,16 +144,18 @@ std::map<int, observe::SpreadOfCalls> compare_ranks(const observe::Tallies& mine
   std::vector<uint64_t> all(own_rank == 0 ? own.size() * static_cast<size_t>(all_ranks) : 0);
   const int length = static_cast<int>(own.size());
   real.Gather(own.data(), length, MPI_UINT64_T, all.data(), length, MPI_UINT64_T, 0, observer_comm);
-  std::map<int, observe::SpreadOfCalls> spreads;
-  if (own_rank != 0) return spreads;
+  if (own_rank != 0) return;
   auto spread_of_column = [&](size_t column) {
     std::vector<uint64_t> of_ranks;
     for (size_t i = column; i < all.size(); i += own.size()) of_ranks.push_back(all[i]);
     return observe::spread_of(std::move(of_ranks));
   };
-  for (size_t i = 0; i < functions_called.size(); ++i)
-    spreads[functions_called[i]] = {spread_of_column(2 * i), spread_of_column(2 * i + 1)};
-  return spreads;
+  std::vector<uint64_t> in_mpi(static_cast<size_t>(all_ranks));
+  for (size_t i = 0; i < functions_called.size(); ++i) {
+    report->spreads[functions_called[i]] = {spread_of_column(2 * i), spread_of_column(2 * i + 1)};
+    for (size_t rank = 0; rank < in_mpi.size(); ++rank) in_mpi[rank] += all[rank * own.size() + 2 * i];
+  }
+  report->in_mpi = observe::spread_of(std::move(in_mpi));
 }
 
 observe::Phase gather_phases() {
@@ -181,7 +183,7 @@ Report report_of_the_job() {
   report.fallbacks = sum(report.fallbacks);
   observe::Tallies mine = std::move(report.tallies);
   report.tallies = reduce(mine);
-  report.spreads = compare_ranks(mine);
+  compare_ranks(mine, &report);
   report.phases = gather_phases();
   return report;
 }

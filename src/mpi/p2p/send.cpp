@@ -21,7 +21,7 @@ namespace {
 template <auto blocking, auto start, SendMode mode, class Count>
 int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   CallRecord record(function_of<blocking>);
-  record.add_bytes(count, datatype);
+  record.add_bytes(dest == MPI_PROC_NULL ? 0 : count, datatype);
   if (!intercepting() || is_invalid(buf, count, datatype))
     return (real.*blocking)(buf, count, datatype, dest, tag, comm);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
@@ -44,7 +44,7 @@ template <auto start, SendMode mode, class Count>
 int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
           MPI_Request* request) {
   CallRecord record(function_of<start>);
-  record.add_bytes(count, datatype);
+  record.add_bytes(dest == MPI_PROC_NULL ? 0 : count, datatype);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
   bool left_to_host = !intercepting() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
                       comm == MPI_COMM_NULL || is_refused(count, datatype);

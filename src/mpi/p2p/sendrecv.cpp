@@ -19,7 +19,7 @@ namespace {
 
 // A send from device memory records its own flow event.
 void record_sending_half(CallRecord& record, const UserBuffer& buffer, int dest, int tag, MPI_Comm comm) {
-  record.add_bytes(buffer.count, buffer.datatype);
+  record.add_bytes(dest == MPI_PROC_NULL ? 0 : buffer.count, buffer.datatype);
   if (record.on() && !is_device(buffer.address, buffer.datatype))
     record.trace_sent(buffer.count, buffer.datatype, dest, tag, comm);
 }

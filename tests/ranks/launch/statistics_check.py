@@ -14,7 +14,7 @@ FAILURES = []
 
 # Function: how many calls all ranks made of it, and the bytes that they named or received.
 CALLS = {
-    "MPI_Send": (7 + 4 + 2, 7 * 65536 + 4 * 16 + 2 * 800),
+    "MPI_Send": (7 + 4 + 2 + 3, 7 * 65536 + 4 * 16 + 2 * 800),  # three to MPI_PROC_NULL
     "MPI_Recv": (7 + 4 + 2, 7 * 65536 + 4 * 16 + 2 * 800),
     "MPI_Isend": (5, 5 * 1024),
     "MPI_Irecv": (5, 0),
@@ -28,7 +28,7 @@ CALLS = {
     "MPI_Barrier": (2 * 3, 0),
 }
 # The least, the median and the most of the ranks' numbers of calls, and the ranks with the least and the most.
-CALLS_BY_RANK = {"MPI_Send": (0, 2, 11, 1, 0), "MPI_Put": (0, 0, 4, 0, 1), "MPI_Barrier": (2, 2, 2, 0, 0)}
+CALLS_BY_RANK = {"MPI_Send": (1, 3, 12, 1, 0), "MPI_Put": (0, 0, 4, 0, 1), "MPI_Barrier": (2, 2, 2, 0, 0)}
 LATE = 1  # the rank that the others wait for in MPI_Barrier
 # The device messages that these functions started, by path. A sender may find that its bytes were fetched from
 # its pool, for a rank that waits in the host MPI does not answer.
@@ -67,6 +67,9 @@ def check_json(report):
     expect("phases", {path: p["count"] for path, p in phases.items()}, PHASES)
     for p in phases.values():
         expect(f"times of the phase {p}", p["min"] <= p["mean"] <= p["max"] and p["self"] <= p["seconds"], True)
+    in_mpi = report["seconds_in_mpi"]
+    expect(f"the rank that was least in MPI, {in_mpi}", in_mpi["min_rank"], LATE)
+    expect(f"the order of {in_mpi}", 0 < in_mpi["min"] <= in_mpi["median"] <= in_mpi["max"] < report["seconds"], True)
     outer, inner = phases[("messages",)], phases[("messages", 'small "ones"')]
     expect("what an outer phase took itself", abs(outer["seconds"] - inner["seconds"] - outer["self"]) < 1e-6, True)
     for row in report["calls"] + report["messages"]:
@@ -97,6 +100,7 @@ def check_table(stderr):
     expect("the table of one rank", len(re.findall("^fairlead statistics over rank 0 of 3 so far, ", stderr, re.M)), 1)
     ours = [line for line in stderr.splitlines() if not line.startswith("[")]  # Open MPI's own begin with [host]
     expect("lines too wide for a terminal", [line for line in ours if len(line) > COLUMNS], [])
+    expect("MPI's share of the time", len(re.findall(r"^[\d.]+ % of the time in MPI: least [\d.]+ % on rank 1, most [\d.]+ % on rank ", stderr, re.M)), 1)
     by_rank = stderr.split("time in MPI calls, by rank")
     expect("tables by rank, which one rank has none of", len(by_rank), 2)
     expect("the late rank has the least time", len(re.findall(rf"^MPI_Barrier +[\d.]+ [mun]?s +{LATE} ", by_rank[-1], re.M)), 1)

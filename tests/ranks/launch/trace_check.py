@@ -26,7 +26,7 @@ METADATA = {"process_name": "name", "process_sort_index": "sort_index", "thread_
             "thread_sort_index": "sort_index"}
 
 RANKS = 3
-OF_ALL = Counter(MPI_Win_create=1, MPI_Win_fence=2, MPI_Win_free=1, MPI_Barrier=2)
+OF_ALL = Counter(MPI_Win_create=1, MPI_Win_fence=2, MPI_Win_free=1, MPI_Barrier=2, MPI_Send=1)
 # Of each rank.
 CALLS = [
     OF_ALL + Counter(MPI_Send=7 + 4, MPI_Recv=2, MPI_Allreduce=3, MPI_Type_free=1),

@@ -184,6 +184,9 @@ TEST(Spread, the_table_has_it_for_several_ranks_and_the_json_always) {
   report.ranks = 300;
   report.tallies = {
       {{0, calls}, {.count = 900}}, {{1, calls}, {.count = 5}}, {{1, Traffic::peer}, {.count = 5}}};
+  report.seconds = 10;
+  report.tallies[{0, calls}].nanoseconds = 300'000'000'000;
+  report.in_mpi = {0, 2'000'000, 4'000'000'000, 255, 299};
   report.spreads = {{0, {{1000, 2'000'000, 3'000'000, 255, 7}, {3, 3, 3, 0, 0}}},
                     {1, {{0, 0, 4'000'000'000, 0, 299}, {0, 0, 5, 0, 299}}}};
   const std::string table = as_table(report, name_of);
@@ -191,6 +194,11 @@ TEST(Spread, the_table_has_it_for_several_ranks_and_the_json_always) {
                        "MPI_Send                       0 ns     0    0 ns  4.00 s   299         0 to 5\n"
                        "MPI_Barrier                 1.00 us   255 2.00 ms 3.00 ms     7              3\n"),
             std::string::npos)
+      << table;
+  EXPECT_NE(table.find("10.0 % of the time in MPI: least 0.0 % on rank 255, most 40.0 % on rank 299\n"),
+            std::string::npos)
+      << table;
+  EXPECT_NE(table.find("MPI_Barrier                      900        -   300 s  10.0 %"), std::string::npos)
       << table;
   const std::string json = as_json(report, name_of);
   EXPECT_NE(
