@@ -4,12 +4,14 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import unittest
 import unittest.mock
 
-from tool import (MPIS, ONE_MPI, TOOL, TREE, ToolTest, example, fairlead, has_library, host_mpi, host_mpi_has, preload,
+from tool import (MPIS, ONE_MPI, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, has_library, host_mpi, host_mpi_has, preload,
                   script)
 
 
@@ -347,8 +349,24 @@ class Json(ToolTest):
             self.assertEqual(len(rows(text)), 1)
             with open(path) as file:
                 report = json.load(file)
-            self.assertEqual(report["provider"], "sim")
+            self.assertEqual((report["provider"], report["complete"]), ("sim", True))
             self.assertIn("bandwidth_mb_s", report["results"][0])
+
+    def test_what_was_measured_stays_after_an_interrupt(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "latency.json")
+            variables = {**os.environ, "FAIRLEAD_DEVICE": "sim"}
+            with subprocess.Popen([TOOL, "bench", "latency", *preload(MPIS[0]), "-m", "8:4m", "-i", "1000000", "--json", path, "H", "H"],
+                                  env=variables, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+                while not os.path.exists(path):  # after the first size
+                    self.assertIsNone(process.poll())
+                    time.sleep(0.1)
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=TIMEOUT)
+            with open(path) as file:
+                report = json.load(file)
+        self.assertFalse(report["complete"])
+        self.assertEqual(report["results"][0]["bytes"], 8)
 
     def test_host_overhead(self):
         if not has_library(MPIS[0]):

@@ -40,7 +40,7 @@ std::vector<double> timed_steps(const BenchArguments& arguments, uint64_t bytes,
                                 bool simulated, int64_t* iterations, Step step) {
   Repetitions wanted = repetitions(arguments, bytes, usual);
   int64_t trials = std::min(trial_steps, wanted.warmup);
-  wanted = within_budget(arguments, wanted, mean(time_batches(trials, step)), simulated);
+  wanted = within_budget(arguments, wanted, median(time_batches(trials, step)), simulated);
   time_batches(wanted.warmup - trials, step);
   *iterations = std::max(*iterations, wanted.timed);
   return time_batches(wanted.timed, step);

@@ -4,11 +4,16 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace fairlead::tools {
 
 double mean(const std::vector<double>& values) {
   return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / double(values.size());
+}
+
+double median(std::vector<double> values) {
+  return distribution(std::move(values)).p50;
 }
 
 Distribution distribution(std::vector<double> values) {

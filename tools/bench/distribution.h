@@ -19,6 +19,7 @@ struct Distribution {
 Distribution distribution(std::vector<double> values);
 
 double mean(const std::vector<double>& values);
+double median(std::vector<double> values);
 
 // The median is doubtful: the middle half of the measurements spreads over more than a fifth. What few of
 // them do, as slow as they may be, does not move it. Few measurements tell nothing.

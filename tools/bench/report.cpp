@@ -158,6 +158,7 @@ Report::Report(const BenchArguments& arguments, const Context& context)
     : arguments_(arguments), noise_(arguments) {
   check_json_target(arguments.json);
   json_ = std::make_unique<Json>(context_json(arguments, context));
+  json()["complete"] = false;
   if (!table()) return;
   print_context(arguments, context);
   print_statistics(arguments);
@@ -169,10 +170,13 @@ void Report::add_row(Json row, std::optional<bool> valid, bool doubtful) {
   if (valid) row["valid"] = *valid;
   if (doubtful) row["doubtful"] = true;
   json()["results"].push_back(std::move(row));
+  // What has been measured stays if the job is interrupted.
+  if (!arguments_.json.empty() && arguments_.json != "-") write_json(arguments_.json, json());
   valid_ = valid_ && valid.value_or(true);
 }
 
 int Report::finish() {
+  json()["complete"] = true;
   if (arguments_.validate) json()["valid"] = valid_;
   if (!json().contains("results")) json()["results"] = Json::array();
   if (!arguments_.json.empty()) write_json(arguments_.json, json());

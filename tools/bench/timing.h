@@ -34,7 +34,7 @@ inline Repetitions repetitions(const BenchArguments& arguments, uint64_t bytes, 
   return r;
 }
 
-// Steps to do first, which tell how long one takes.
+// Steps to do first, whose median tells how long one takes: the first of them may allocate and map memory.
 inline constexpr int64_t trial_steps = 10;
 
 // Fewer than usual, where the user gave no number and a size would take longer than a second; or a tenth of

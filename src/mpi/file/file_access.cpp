@@ -116,9 +116,10 @@ bool is_accepted(const FileCall& call) {
 int begin_staging(const FileCall& call) {
   if (!options().gpu_support) return refuse_file(call.file);
   const void* first = first_data_byte(call.buffer.address, call.buffer.datatype);
-  check_streams(device::device_at(first), call.buffer.address,
-                layout_of(call.buffer.count, call.buffer.datatype),
-                call.writes ? BufferUse::sent : BufferUse::received);
+  if (checks_streams())
+    check_streams(device::device_at(first), call.buffer.address,
+                  layout_of(call.buffer.count, call.buffer.datatype),
+                  call.writes ? BufferUse::sent : BufferUse::received);
   count(Traffic::file, static_cast<uint64_t>(packed_bytes(call.buffer.count, call.buffer.datatype)));
   return MPI_SUCCESS;
 }

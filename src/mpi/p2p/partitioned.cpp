@@ -228,8 +228,9 @@ class PartitionedSend : public Partitioned {
   // partition does not exist.
   int copy_out(int low, int high) {
     if (!exists(low) || !exists(high) || low > high || layout_.bytes == 0) return MPI_SUCCESS;
-    check_streams(device_, in_device(low), layout_of((high - low + 1) * buffer_.count, buffer_.datatype),
-                  BufferUse::sent);
+    if (checks_streams())
+      check_streams(device_, in_device(low), layout_of((high - low + 1) * buffer_.count, buffer_.datatype),
+                    BufferUse::sent);
     if (copy_partitions(low, high - low + 1)) return MPI_SUCCESS;
     log_unreadable();
     return raise(MPI_ERR_OTHER);
@@ -288,7 +289,7 @@ class PartitionedReceive : public Partitioned {
     for (auto& location : locations_) location = Location::in_host;
     if (words_) words_->clear();
     int result = Partitioned::start();
-    if (layout_.bytes > 0 && !words_)
+    if (layout_.bytes > 0 && !words_ && checks_streams())
       check_streams(device_, in_device(0), layout_of(partitions_ * buffer_.count, buffer_.datatype),
                     BufferUse::received);
     return result;

@@ -100,8 +100,9 @@ int exchange(const char* name, const char* starting, bool sends, const void* buf
     return function(buf, count, datatype, peer, tag, comm, from, to, result...);
   }
   if (!options().gpu_support) return refuse_device_memory(comm);
-  check_streams(buffer.found.memory.device, buf, layout_of(count, datatype),
-                sends ? BufferUse::sent : BufferUse::received);
+  if (checks_streams())
+    check_streams(buffer.found.memory.device, buf, layout_of(count, datatype),
+                  sends ? BufferUse::sent : BufferUse::received);
   return complete(std::make_unique<StreamMessage>(buffer, sends, comm,
                                                   [=](void* image, MPI_Datatype kept, MPI_Request* request) {
                                                     return start(image, count, kept, peer, tag, comm, from,

@@ -21,7 +21,7 @@ int64_t warm_up(const BenchArguments& arguments, MPI_Comm members, uint64_t byte
                 const Timed& timed) {
   Repetitions wanted = repetitions(arguments, bytes, usual);
   const int64_t trials = std::min(trial_steps, wanted.warmup);
-  wanted = within_budget(arguments, wanted, mean(timed(trials)), is_simulated(arguments));
+  wanted = within_budget(arguments, wanted, median(timed(trials)), is_simulated(arguments));
   MPI_Bcast(&wanted.timed, 1, MPI_INT64_T, 0, members);
   MPI_Bcast(&wanted.warmup, 1, MPI_INT64_T, 0, members);
   timed(wanted.warmup - trials);

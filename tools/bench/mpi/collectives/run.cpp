@@ -50,7 +50,7 @@ class CollectiveRun {
     Repetitions wanted = repetitions(arguments_, bytes, usual_collectives);
     int64_t trials = std::min(trial_steps, wanted.warmup);
     const double nonblocking = overlaps() ? 3 : 1;  // alone, then with as much computing
-    wanted = agreed(within_budget(arguments_, wanted, nonblocking * mean(timed(trials, bytes)), simulated));
+    wanted = agreed(within_budget(arguments_, wanted, nonblocking * median(timed(trials, bytes)), simulated));
     timed(wanted.warmup - trials, bytes);
     incoming_.clear(0, data_.received_bytes(bytes, arguments_.root));
     MPI_Barrier(MPI_COMM_WORLD);

@@ -126,6 +126,7 @@ class Chain {
   void plan() {
     wanted_ = repetitions(arguments_, bytes_, {usual_steps, usual_steps});
     operation_->begin();
+    (void)seconds_of(1, [this](int64_t steps) { block(steps); });
     const double seconds = seconds_of(trial_steps, [this](int64_t steps) { block(steps); });
     wanted_ = within_budget(arguments_, wanted_, seconds / trial_steps, is_simulated(arguments_));
   }
