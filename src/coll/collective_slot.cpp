@@ -59,8 +59,8 @@ node::SharedMemory SlotPool::create(int ranks) {
   return node::SharedMemory::create(slot_pool_bytes(ranks));
 }
 
-node::SharedMemory SlotPool::open(int ranks, pid_t pid, int fd) {
-  return node::SharedMemory::open(pid, fd, slot_pool_bytes(ranks));
+node::SharedMemory SlotPool::open(int ranks, int file) {
+  return node::SharedMemory::adopt(file, slot_pool_bytes(ranks));
 }
 
 SlotPool::SlotPool(node::SharedMemory memory, int ranks, int my_rank)

@@ -114,7 +114,7 @@ class SlotPool {
  public:
   // Collective over the node's ranks: the first rank calls create(), then the others call open().
   static node::SharedMemory create(int ranks);
-  static node::SharedMemory open(int ranks, pid_t pid, int fd);
+  static node::SharedMemory open(int ranks, int file);
 
   SlotPool(node::SharedMemory memory, int ranks, int my_rank);
 

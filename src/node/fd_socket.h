@@ -9,13 +9,18 @@
 // of the removed socket file and stores its number in the shared segment. Senders address the file as
 // /proc/<pid>/fd/<number>, which the kernel resolves for processes that may inspect the rank's descriptors:
 // those of the same user. The receiver checks the origin of a message by the credentials that the kernel
-// attaches. Thread-safe.
+// attaches. Ranks of several PID namespaces cannot name each other's processes; they open each other's
+// sockets by an Introduction in MPI_Init. Thread-safe.
 
 #pragma once
 
 #include <sys/socket.h>
 
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "node/segment.h"
 
@@ -28,11 +33,42 @@ struct FileLabel {
   uint64_t base, id;
 };
 
+class PrivateFolder;
+
+// A rank's socket while its file has a name, which is told to the other ranks. Needs a folder that all of
+// them see; the namespaces for users may differ, the user must not.
+class Introduction {
+ public:
+  using Path = std::array<char, 256>;
+  static constexpr int folders = 4;  // that may be tried: /dev/shm, XDG_RUNTIME_DIR, TMPDIR, /tmp
+
+  explicit Introduction(int folder);
+  ~Introduction();
+  Introduction(const Introduction&) = delete;
+  Introduction& operator=(const Introduction&) = delete;
+
+  const Path& path() const { return path_; }  // empty if there is no socket
+  // Opens the files of all ranks. False if one cannot be opened, or is another user's.
+  bool meet(const std::vector<Path>& paths);
+  // When all ranks have met, the name goes.
+  void end_name();
+  bool give(int rank, int file) const;
+  int take() const;  // a file that was given, or -1
+
+ private:
+  friend class FdSocket;
+  std::unique_ptr<PrivateFolder> folder_;
+  Path path_{};
+  int socket_ = -1, place_ = -1;
+  std::vector<int> places_;  // by rank
+};
+
 class FdSocket {
  public:
   // Opens the socket of node rank `mine` of `ranks`, whose `pid` is set, and stores its address in the block
-  // of that rank. If the kernel refuses, nobody can send to it.
-  FdSocket(RankBlock* ranks, int size, int mine);
+  // of that rank. If the kernel refuses, nobody can send to it. After an introduction, takes over its
+  // sockets.
+  FdSocket(RankBlock* ranks, int size, int mine, Introduction* met = nullptr);
   ~FdSocket();
   FdSocket(const FdSocket&) = delete;
   FdSocket& operator=(const FdSocket&) = delete;
@@ -52,6 +88,7 @@ class FdSocket {
   RankBlock* ranks_;
   int size_, mine_;
   int socket_ = -1, place_ = -1;
+  std::vector<int> places_;  // of all ranks, after an introduction
   FileIdentity socket_file_{}, place_file_{};
 };
 

@@ -73,8 +73,8 @@ SharedMemory Node::create_segment(const Nonce& nonce, int ranks) {
   return segment;
 }
 
-SharedMemory Node::open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd) {
-  SharedMemory segment = SharedMemory::open(pid, fd, segment_bytes(ranks));
+SharedMemory Node::open_segment(const Nonce& nonce, int ranks, int file) {
+  SharedMemory segment = SharedMemory::adopt(file, segment_bytes(ranks));
   // In another PID namespace the same numbers may name another process's memory.
   if (segment) {
     auto* header = reinterpret_cast<SegmentHeader*>(segment.data());
@@ -83,7 +83,8 @@ SharedMemory Node::open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd
   return segment;
 }
 
-Node::Node(SharedMemory segment, const Nonce& nonce, std::vector<int> world_ranks, int my_rank)
+Node::Node(SharedMemory segment, const Nonce& nonce, std::vector<int> world_ranks, int my_rank,
+           Introduction* met)
     : segment_(std::move(segment)),
       nonce_(nonce),
       world_ranks_(std::move(world_ranks)),
@@ -91,7 +92,7 @@ Node::Node(SharedMemory segment, const Nonce& nonce, std::vector<int> world_rank
       memory_(segment_.fd(), header().memory_end, segment_bytes(size())) {
   mine().world_rank = world_ranks_[my_rank];
   mine().pid = getpid();
-  files_ = std::make_unique<FdSocket>(&block(0), size(), rank_);
+  files_ = std::make_unique<FdSocket>(&block(0), size(), rank_, met);
 }
 
 RankBlock& Node::block(int node_rank) const {

@@ -20,12 +20,14 @@ namespace fairlead::node {
 
 class Node {
  public:
-  // The first rank of the node creates the segment and sends its pid and fd to the others.
+  // The first rank of the node creates the segment; the others have a descriptor of it.
   static SharedMemory create_segment(const Nonce& nonce, int ranks);
-  static SharedMemory open_segment(const Nonce& nonce, int ranks, pid_t pid, int fd);
+  static SharedMemory open_segment(const Nonce& nonce, int ranks, int file);
 
   // `nonce`: the one of the segment. `world_ranks`: the world rank of each node rank, ascending.
-  Node(SharedMemory segment, const Nonce& nonce, std::vector<int> world_ranks, int my_rank);
+  // `met`: of ranks of several PID namespaces.
+  Node(SharedMemory segment, const Nonce& nonce, std::vector<int> world_ranks, int my_rank,
+       Introduction* met = nullptr);
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }

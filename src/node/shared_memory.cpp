@@ -33,12 +33,15 @@ SharedMemory SharedMemory::create(size_t bytes) {
   return memory;
 }
 
-SharedMemory SharedMemory::open(pid_t pid, int fd, size_t bytes) {
+int open_file_of(pid_t pid, int fd) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
-  SharedMemory memory(::open(path, O_RDWR | O_CLOEXEC));
-  if (memory.fd_ < 0) return memory;
-  if (is_memory_file(memory.fd_, bytes)) {
+  return open(path, O_RDWR | O_CLOEXEC);
+}
+
+SharedMemory SharedMemory::adopt(int file, size_t bytes) {
+  SharedMemory memory(file);
+  if (memory.fd_ >= 0 && is_memory_file(memory.fd_, bytes)) {
     memory.data_ = map(memory.fd_, bytes);
     memory.size_ = bytes;
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Memory that processes of one node share without names in the file system: an anonymous memfd that its owner
-// creates and others open through /proc/<pid>/fd/<fd>. They open it in MPI_Init only: later a rank may have
-// no file descriptor left, or may no longer be permitted to inspect another process (see node_memory.h).
-// Nothing is left behind however a process dies, and the size of /dev/shm does not matter. Opening needs the
-// same user and the same PID namespace; if it fails, the caller falls back to the host MPI.
+// creates and others open through /proc/<pid>/fd/<fd>, or get by an Introduction (fd_socket.h). They open it
+// in MPI_Init only: later a rank may have no file descriptor left, or may no longer be permitted to inspect
+// another process (see node_memory.h). Nothing is left behind however a process dies, and the size of
+// /dev/shm does not matter. Opening needs the same user; if it fails, the caller falls back to the host MPI.
 
 #pragma once
 
@@ -18,6 +18,9 @@
 
 namespace fairlead::node {
 
+// Of another process's file, by its number there; -1 if the kernel refuses.
+int open_file_of(pid_t pid, int fd);
+
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -30,8 +33,9 @@ class SharedMemory {
 
   // Zero-filled; pages are populated on first access. Invalid (see operator bool) if the kernel refuses.
   static SharedMemory create(size_t bytes);
-  // Maps another process's memory; `bytes` must be what its owner passed to create().
-  static SharedMemory open(pid_t pid, int fd, size_t bytes);
+  // Maps another process's memory, and takes over this descriptor of it; `bytes` must be what its owner
+  // passed to create().
+  static SharedMemory adopt(int file, size_t bytes);
 
   explicit operator bool() const { return data_ != nullptr; }
   unsigned char* data() const { return data_; }

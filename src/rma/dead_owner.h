@@ -16,6 +16,8 @@ namespace fairlead::rma {
 
 class DeadOwnerDetector {
  public:
+  // How this process is known as an owner: its PID, and the number of its PID namespace above.
+  static uint64_t own_id();
   // The waiting thread calls this repeatedly. True: the owner is dead, or damage names none, and the lock
   // will never be released.
   bool owner_died(const AccumulateLock& accumulate_lock);

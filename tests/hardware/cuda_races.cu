@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Programs with and without a missing synchronisation, written for CUDA's runtime: FAIRLEAD_CHECK=streams sees them
-// by CUPTI. `cuda-races` compiles and runs it. Each case prints its name and what it expects before it runs:
+// Programs with and without a missing synchronisation, written for CUDA's runtime: FAIRLEAD_CHECK=streams
+// sees them by CUPTI. `cuda-races` compiles and runs it. Each case prints its name and what it expects before
+// it runs:
 //
 //   case wrong a send behind a kernel
 //
@@ -13,13 +14,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CUDA(call)                                                              \
-  do {                                                                          \
-    const cudaError_t error = (call);                                           \
-    if (error != cudaSuccess) {                                                 \
-      std::printf("%s: %s\n", #call, cudaGetErrorString(error));                \
-      std::exit(1);                                                             \
-    }                                                                           \
+#define CUDA(call)                                               \
+  do {                                                           \
+    const cudaError_t error = (call);                            \
+    if (error != cudaSuccess) {                                  \
+      std::printf("%s: %s\n", #call, cudaGetErrorString(error)); \
+      std::exit(1);                                              \
+    }                                                            \
   } while (0)
 
 constexpr int count = 1000, tag = 5;
@@ -56,7 +57,8 @@ HERE void send() {
                MPI_STATUS_IGNORE);
 }
 HERE void receive(double* to = buffer, int n = count) {
-  MPI_Sendrecv(host, n, MPI_DOUBLE, rank, tag, to, n, MPI_DOUBLE, rank, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Sendrecv(host, n, MPI_DOUBLE, rank, tag, to, n, MPI_DOUBLE, rank, tag, MPI_COMM_WORLD,
+               MPI_STATUS_IGNORE);
 }
 
 void begin(const char* expected, const char* name) {

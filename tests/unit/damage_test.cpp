@@ -41,7 +41,8 @@ class Damage : public device::SimTest {
   static Node& rank(int number) {
     static node::SharedMemory first = Node::create_segment(nonce, 2);
     static const int file = first.fd();
-    static auto& second = *new Node(Node::open_segment(nonce, 2, getpid(), file), nonce, {0, 1}, 1);
+    static auto& second =
+        *new Node(Node::open_segment(nonce, 2, node::open_file_of(getpid(), file)), nonce, {0, 1}, 1);
     static auto& nodes = *new std::array<Node*, 2>{new Node(std::move(first), nonce, {0, 1}, 0), &second};
     return *nodes[static_cast<size_t>(number)];
   }

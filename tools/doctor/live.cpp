@@ -111,7 +111,8 @@ Finding namespaces(const Machine& machine) {
   if (first.empty() || second.empty()) return skip("not both ranks reached this check");
   if (first == second) return ok("both ranks have the same PID and IPC namespaces and user");
   return warn(
-      fmt::format("rank 0 is in {}, rank 1 in {}: neither CMA nor IPC works between them, and device "
+      fmt::format("rank 0 is in {}, rank 1 in {}: GPU memory may not be mapped between them, and without a "
+                  "common /dev/shm device "
                   "messages go through the host MPI",
                   first, second),
       "start all ranks of a node in one container, or give containers --pid=host --ipc=host and one user");

@@ -21,6 +21,7 @@
 #include <type_traits>
 
 #include "base/memory/memory_file.h"
+#include "base/namespaces.h"
 #include "base/options.h"
 #include "device/sim/error.h"
 #include "device/sim/memory.h"
@@ -41,7 +42,8 @@ struct Seal {
 struct Handle {
   Seal seal;
   int32_t pid, fd;  // fd: -1 if the exporter sends the descriptor
-  int64_t device;
+  uint32_t pid_namespace;
+  int32_t device;
   uint64_t offset, size;  // of the shared memory: one piece, or the whole block
 };
 static_assert(std::has_unique_object_representations_v<Handle>);  // handles are compared
@@ -116,8 +118,9 @@ Error Memory::ipc_export(const void* base, IpcHandle* handle, int* file) {
   bool passed_on = block->origin == Origin::pieces;
   int passed = passed_on ? fcntl(block->fd, F_DUPFD_CLOEXEC, 0) : -1;
   if (passed_on && passed < 0) return fail(Error::failed, "no file descriptor: %s", strerror(errno));
-  Handle exported{seal_of(*block),           getpid(),   passed_on ? -1 : block->fd, block->location,
-                  shared.base - block->base, shared.size};
+  Handle exported{seal_of(*block), getpid(),        passed_on ? -1 : block->fd,
+                  pid_namespace(), block->location, shared.base - block->base,
+                  shared.size};
   *handle = {};
   memcpy(handle->bytes, &exported, sizeof exported);
   *file = passed;
@@ -139,8 +142,11 @@ Error Memory::ipc_import(int device, const IpcHandle& handle, int file, void** b
   Handle offered;
   memcpy(&offered, handle.bytes, sizeof offered);
   if (offered.seal.magic != seal_magic) return fail(Error::invalid_value, "not a handle of a simulated GPU");
-  if (offered.pid == getpid())
+  const bool in_one_namespace = offered.pid_namespace == pid_namespace();
+  if (offered.pid == getpid() && in_one_namespace)
     return fail(Error::invalid_value, "the handle was exported by this process itself");
+  if (file < 0 && !in_one_namespace)
+    return fail(Error::failed, "the handle is of a process in another PID namespace");
   if ((offered.fd < 0) != (file >= 0))
     return fail(Error::invalid_value, "the handle goes %s a file descriptor", file < 0 ? "with" : "without");
   const auto owner = static_cast<int>(offered.device);

@@ -21,6 +21,7 @@
 
 #include "base/launched_job.h"
 #include "base/log.h"
+#include "base/namespaces.h"
 #include "base/options.h"
 #include "coll/nccl_collective.h"
 #include "device/blocking_driver_calls.h"
@@ -179,12 +180,33 @@ MPI_Comm ranks_of_this_node() {
   return part;
 }
 
-// Memory that rank 0 of the node makes with `create` and the other ranks open with `open(pid, fd)`. If one
-// rank cannot, it is empty on all of them.
+// Of ranks that cannot inspect each other's processes, by the first folder that all of them see. Null if
+// there is none, or one PID and user namespace.
+std::unique_ptr<node::Introduction> introduce(int size) {
+  const uint64_t own = uint64_t{pid_namespace()} << 32 | user_namespace(), mine[] = {own, ~own};
+  uint64_t least[2];
+  real.Allreduce(mine, least, 2, MPI_UINT64_T, MPI_MIN, node_comm);
+  if (least[0] == ~least[1]) return nullptr;
+  for (int folder = 0; folder < node::Introduction::folders; ++folder) {
+    auto own = std::make_unique<node::Introduction>(folder);
+    std::vector<node::Introduction::Path> paths(static_cast<size_t>(size));
+    constexpr int bytes = sizeof(node::Introduction::Path);
+    real.Allgather(own->path().data(), bytes, MPI_BYTE, paths.data(), bytes, MPI_BYTE, node_comm);
+    int met = own->meet(paths), all_met = 0;
+    real.Allreduce(&met, &all_met, 1, MPI_INT, MPI_MIN, node_comm);
+    own->end_name();
+    if (all_met) return own;
+  }
+  return nullptr;
+}
+
+// Memory that rank 0 of the node makes with `create` and the other ranks open with `open(file)`. If one rank
+// cannot, it is empty on all of them.
 template <class Create, class Open>
-node::SharedMemory share_on_node(Create create, Open open) {
-  int rank = 0;
+node::SharedMemory share_on_node(const node::Introduction* met, Create create, Open open) {
+  int rank = 0, size = 1;
   PMPI_Comm_rank(node_comm, &rank);
+  PMPI_Comm_size(node_comm, &size);
   node::SharedMemory memory;
   struct {
     int pid, fd;
@@ -192,16 +214,17 @@ node::SharedMemory share_on_node(Create create, Open open) {
   if (rank == 0) {
     memory = create();
     where.fd = memory.fd();
+    for (int other = 1; met && memory && other < size; ++other) (void)met->give(other, where.fd);
   }
   real.Bcast(&where, sizeof where, MPI_BYTE, 0, node_comm);
-  if (rank != 0 && where.fd >= 0) memory = open(where.pid, where.fd);
+  if (rank != 0 && where.fd >= 0) memory = open(met ? met->take() : node::open_file_of(where.pid, where.fd));
   int mine = static_cast<bool>(memory), all = 0;
   real.Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, node_comm);
   if (!mine)
     log_line(
         LogLevel::warn,
         "the ranks of this node cannot share memory (through /proc/%d/fd), so device messages go through "
-        "the host MPI; give the ranks of a node one user and one PID namespace",
+        "the host MPI; give the ranks of a node one user, and one PID namespace or one /dev/shm",
         where.pid);
   return all ? std::move(memory) : node::SharedMemory();
 }
@@ -215,15 +238,16 @@ std::unique_ptr<node::Node> open_node(const node::Nonce& nonce, std::unique_ptr<
   std::vector<int> world_ranks(size);
   real.Allgather(&world_rank, 1, MPI_INT, world_ranks.data(), 1, MPI_INT, node_comm);
 
-  node::SharedMemory segment =
-      share_on_node([&] { return node::Node::create_segment(nonce, size); },
-                    [&](pid_t pid, int fd) { return node::Node::open_segment(nonce, size, pid, fd); });
+  const std::unique_ptr<node::Introduction> met = introduce(size);
+  node::SharedMemory segment = share_on_node(
+      met.get(), [&] { return node::Node::create_segment(nonce, size); },
+      [&](int file) { return node::Node::open_segment(nonce, size, file); });
   if (!segment) return nullptr;
-  node::SharedMemory slot_pool_memory =
-      share_on_node([&] { return coll::SlotPool::create(size); },
-                    [&](pid_t pid, int fd) { return coll::SlotPool::open(size, pid, fd); });
+  node::SharedMemory slot_pool_memory = share_on_node(
+      met.get(), [&] { return coll::SlotPool::create(size); },
+      [&](int file) { return coll::SlotPool::open(size, file); });
   if (slot_pool_memory) *pool = std::make_unique<coll::SlotPool>(std::move(slot_pool_memory), size, rank);
-  return std::make_unique<node::Node>(std::move(segment), nonce, std::move(world_ranks), rank);
+  return std::make_unique<node::Node>(std::move(segment), nonce, std::move(world_ranks), rank, met.get());
 }
 
 void close_job();

@@ -79,7 +79,7 @@ bool displace(MPI_Aint disp, int64_t unit, const Layout& layout, int64_t* at) {
 
 // Waits for the accumulate lock. False if its owner is dead.
 bool take_accumulate_lock(rma::AccumulateLock& accumulate_lock) {
-  const uint64_t me = static_cast<uint64_t>(getpid());
+  const uint64_t me = rma::DeadOwnerDetector::own_id();
   rma::DeadOwnerDetector detector;
   for (Backoff backoff; !accumulate_lock.take(me); backoff.pause()) {
     if (detector.owner_died(accumulate_lock)) return false;

@@ -166,7 +166,7 @@ bool ActiveMessages::serve_access(const Receiving& received) {
     error = rma::transfer_now(result, 0, target, header.at, header.bytes);
   } else {
     rma::AccumulateLock& accumulate_lock = targets_.own_words().accumulate_lock;
-    if (!accumulate_lock.take(static_cast<uint64_t>(getpid()))) {
+    if (!accumulate_lock.take(rma::DeadOwnerDetector::own_id())) {
       if (!detector_.owner_died(accumulate_lock)) return false;
       answer(received.source, header.id, Outcome::failed);
       return true;

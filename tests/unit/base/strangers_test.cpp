@@ -98,14 +98,14 @@ TEST(Strangers, M14_cannot_open_what_ranks_share) {
                 for (int way : {O_RDONLY, O_RDWR, O_PATH})
                   if (open(path.c_str(), way) >= 0) return 1;
               if (open(descriptors.c_str(), O_RDONLY) >= 0) return 3;
-              return SharedMemory::open(getppid(), memory.fd(), memory.size()) ? 2 : 0;
+              return SharedMemory::adopt(open_file_of(getppid(), memory.fd()), memory.size()) ? 2 : 0;
             }),
             0);
   struct stat status;
   ASSERT_EQ(fstat(memory.fd(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
   EXPECT_TRUE(in_child([&] {  // of the same user
-    return SharedMemory::open(getppid(), memory.fd(), memory.size()) ? 1 : 0;
+    return SharedMemory::adopt(open_file_of(getppid(), memory.fd()), memory.size()) ? 1 : 0;
   }));
 }
 
@@ -165,7 +165,7 @@ TEST(Strangers, M14_cannot_slip_memory_of_theirs_under_the_number_of_ours) {
   ASSERT_EQ(read(number[0], &fd, sizeof fd), static_cast<ssize_t>(sizeof fd));
   ASSERT_GE(open(("/proc/" + std::to_string(child) + "/fd/" + std::to_string(fd)).c_str(), O_RDWR), 0)
       << "root may open it";
-  EXPECT_FALSE(SharedMemory::open(child, fd, bytes));
+  EXPECT_FALSE(SharedMemory::adopt(open_file_of(child, fd), bytes));
   close(done[1]);
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
