@@ -2,7 +2,7 @@
 //
 // What the program itself has submitted to GPU streams, and what of that the host has waited for, for
 // FAIRLEAD_CHECK=streams. Sources are the functions of fairlead/device.h and, with CUDA, the driver's
-// callbacks (cupti.h). Order is known by vector clocks (Fidge 1988, Mattern 1989): each stream counts its
+// callbacks (cupti.h). Order is known by vector clocks (Fidge, 1988): each stream counts its
 // work; what a wait for a stream, an event or a device orders is kept as one number for each stream. So the
 // answer does not depend on how fast a GPU is. Thread-safe. All threads of the host count as one: a wait in
 // any of them counts.
