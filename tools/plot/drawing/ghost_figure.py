@@ -66,8 +66,10 @@ def draw_bars(axes, timings, labels):
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
     axes.set_xlabel("an iteration (µs)")
     sizes = dict.fromkeys(f"{grid_text(timing.cells)} cells, {timing.ranks} ranks" for timing in timings)
-    note = f"\n(brackets: ghost cells relative to {plain(labels[0])})" * (len(labels) > 1)
-    axes.set_title(f"{SERIES['variants']}: {'; '.join(sizes)}{note}", **NOTE)
+    title = [f"{SERIES['variants']}: {'; '.join(sizes)}"]
+    if len(labels) > 1:
+        title.append(f"in brackets: ghost cells relative to {plain(labels[0])}")
+    axes.set_title("\n".join(title), **NOTE)
 
 
 def draw_lines(axes, series, timings, labels):
