@@ -4,8 +4,8 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -14,27 +14,33 @@
 namespace fairlead {
 namespace {
 
-#if defined(__x86_64__) && __ELF_NATIVE_CLASS == 64
+// What an entry of the tables does with a symbol: others than these hold offsets, numbers of modules, or
+// copies of data. And the version of dlsym() in the first glibc for the processor, which all later ones have.
+#if defined(__x86_64__)
+constexpr ElfW(Xword) address_types[] = {R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
+constexpr const char* first_glibc = "GLIBC_2.2.5";
+#elif defined(__aarch64__)
+constexpr ElfW(Xword) address_types[] = {R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT};
+constexpr const char* first_glibc = "GLIBC_2.17";
+#endif
+static_assert(__ELF_NATIVE_CLASS == 64);
+
 unsigned bind_of(const ElfW(Sym) & symbol) {
   return ELF64_ST_BIND(symbol.st_info);
 }
 size_t symbol_of(const ElfW(Rela) & relocation) {
   return ELF64_R_SYM(relocation.r_info);
 }
-// Others hold offsets, numbers of modules, or copies of data.
 bool holds_address(const ElfW(Rela) & relocation) {
-  const auto type = ELF64_R_TYPE(relocation.r_info);
-  return type == R_X86_64_64 || type == R_X86_64_GLOB_DAT || type == R_X86_64_JUMP_SLOT;
+  return std::ranges::count(address_types, ELF64_R_TYPE(relocation.r_info)) > 0;
 }
-#else
-#error "Fairlead reads relocations of x86-64 only"
-#endif
 
-// Makes whole pages of the range writable for as long as it lives. The loader protects whole pages only.
+// Makes whole pages of the range writable for as long as it lives. The loader protects whole pages only, of
+// the length that the kernel told it. They contain data, so that no protection of code (BTI) is lost.
 class Writable {
  public:
   Writable(uintptr_t begin, uintptr_t end) {
-    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const uintptr_t page = getauxval(AT_PAGESZ);
     begin_ = begin & ~(page - 1);
     bytes_ = (end & ~(page - 1)) - begin_;
     done_ = protect(PROT_READ | PROT_WRITE);
@@ -58,10 +64,9 @@ class Writable {
 
 void* loader_dlsym(void* handle, const char* name) {
   using Dlsym = void*(void*, const char*);
-  // Those tools leave dlvsym() alone. This is the version of the first glibc for x86-64, which all later ones
-  // have.
+  // Those tools leave dlvsym() alone.
   static Dlsym* const genuine = [] {
-    void* found = dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.2.5");
+    void* found = dlvsym(RTLD_DEFAULT, "dlsym", first_glibc);
     return found ? reinterpret_cast<Dlsym*>(found) : &dlsym;
   }();
   return genuine(handle, name);

@@ -30,6 +30,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/processor.h"
 #include "coll/nccl_abi.h"
 #include "device/ipc_registry.h"
 #include "kernels/kernel_run.h"
@@ -64,7 +65,7 @@ struct Workers {
 };
 
 // What a member exports to the others during one collective.
-struct alignas(64) Record {
+struct alignas(cache_line) Record {
   RemoteMemory source, target;
   // Bytes passed by this member; target_bytes is 0 if the target is neither exported nor needed by others.
   uint64_t source_bytes, target_bytes;
@@ -80,11 +81,11 @@ struct alignas(64) Record {
   std::atomic<uint64_t> failed;    // number: a part of this collective failed
 };
 
-struct alignas(64) MemberArea {
+struct alignas(cache_line) MemberArea {
   std::atomic<uint64_t> arrivals[arrivals_kept];  // number * 8 + capability
   std::atomic<uint64_t> passed;  // all collectives up to this number are over for this member
   // Collectives up to this number for which the member stored no word in `arrivals`: it called the host MPI.
-  alignas(64) std::atomic<uint64_t> ahead;
+  alignas(cache_line) std::atomic<uint64_t> ahead;
   Record records[records_kept];
 };
 
@@ -95,7 +96,7 @@ struct DuplicateKey {
   uint64_t number = 0;
 };
 
-struct alignas(64) SlotHeader {
+struct alignas(cache_line) SlotHeader {
   std::atomic<uint32_t> left;  // members that no longer use the slot
   uint32_t members;            // 0: the slot is free
   uint64_t times_taken;

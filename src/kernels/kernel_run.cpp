@@ -13,6 +13,7 @@
 
 #include "base/library_thread.h"
 #include "base/log.h"
+#include "base/processor.h"
 #include "device/blocking_driver_calls.h"
 #include "device/context.h"
 #include "device/pinned_buffer.h"
@@ -125,7 +126,7 @@ bool reductions_run_on(int device, ReduceOp op, Element element) {
 }
 
 KernelRun::~KernelRun() {
-  while (poll() == Error::not_ready) __builtin_ia32_pause();
+  while (poll() == Error::not_ready) relax();
 }
 
 // `launch` receives the stream and the signal that the kernel must give.

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/processor.h"
 #include "device/ipc_registry.h"
 #include "kernels/blocks.h"
 #include "node/doorbell.h"
@@ -92,7 +93,7 @@ enum class Medium : uint32_t {
   device,  // the sender's buffer pool, which `source` names: the receiver copies peer to peer
 };
 
-struct alignas(64) Rendezvous {
+struct alignas(cache_line) Rendezvous {
   std::atomic<RendezvousState> state;
   std::atomic<Reason> reason;       // set by the receiver with `refused`, by the sender when it gives up
   std::atomic<uint32_t> fetched;    // set by the receiver with `done`: it copied the bytes itself
@@ -126,7 +127,7 @@ struct alignas(64) Rendezvous {
 
 // The buffer of a receive that has been posted: its sender may claim it and write the message to it
 // (src/p2p/posted_buffer.h).
-struct alignas(64) PostedBuffer {
+struct alignas(cache_line) PostedBuffer {
   RemoteMemory memory;
   uint64_t bytes;
   int32_t device;  // that holds it, as the receiver numbers its devices
@@ -149,9 +150,9 @@ struct PeerProbe {
   std::atomic<uint32_t> ready;
 };
 
-struct alignas(64) RankBlock {
+struct alignas(cache_line) RankBlock {
   // Set while the rank is blocked in a host MPI call that cannot poll: it answers no rendezvous.
-  alignas(64) std::atomic<uint32_t> blocked_in_host;
+  alignas(cache_line) std::atomic<uint32_t> blocked_in_host;
   // Receives that failed in the host MPI: one of them may have consumed an RTS header.
   std::atomic<uint32_t> failed_receives;
   // Nonzero while the rank receives a message from the host MPI only to inspect it.
@@ -160,7 +161,7 @@ struct alignas(64) RankBlock {
   // messages (src/mpi/core/forwarded_receives.h).
   std::atomic<uint32_t> rts_held_off;
 
-  alignas(64) Doorbell doorbell;  // other ranks ring it
+  alignas(cache_line) Doorbell doorbell;  // other ranks ring it
 
   // Set while a thread of the program polls: it takes messages as soon as they come.
   std::atomic<uint32_t> polls;
@@ -168,10 +169,10 @@ struct alignas(64) RankBlock {
   std::atomic<uint64_t> posted_words_offset;
   // Which message each posted buffer is for: 0 for none, with the lowest bit set once its sender has claimed
   // it.
-  alignas(64) std::atomic<uint64_t> posted_for[posted_sets][posted_per_set];
+  alignas(cache_line) std::atomic<uint64_t> posted_for[posted_sets][posted_per_set];
   PostedBuffer posted[posted_per_rank];
 
-  alignas(64) int32_t world_rank;
+  alignas(cache_line) int32_t world_rank;
   pid_t pid;
   FdSocketAddress box;
 

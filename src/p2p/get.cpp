@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/processor.h"
 #include "device/classify.h"
 #include "device/copies/submit_copies.h"
 #include "p2p/rendezvous_send.h"
@@ -298,8 +299,7 @@ Error RendezvousGet::close(Error error) {
 }
 
 void RendezvousGet::quiesce() {
-  while ((step_ == Step::copying || step_ == Step::passing) && step() == Error::not_ready)
-    __builtin_ia32_pause();
+  while ((step_ == Step::copying || step_ == Step::passing) && step() == Error::not_ready) relax();
 }
 
 }  // namespace fairlead::p2p

@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "base/options.h"
+#include "base/processor.h"
 #include "device/classify.h"
 #include "device/copies/small_copy.h"
 #include "device/pinned_buffer.h"
@@ -194,7 +195,7 @@ Error Move::wait() {
   while ((error = waits_ ? poll() : run_.poll()) == Error::not_ready) {
     // Its memory may come by progress that the caller holds up.
     if (waits_ && lacks_table_) return Error::not_supported;
-    __builtin_ia32_pause();
+    relax();
   }
   return error == Error::none ? copy_.wait() : error;
 }

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/processor.h"
+
 namespace fairlead::rma {
 
 // A reader-writer lock in first-come, first-served order, so that neither readers nor writers starve. Each
@@ -58,11 +60,11 @@ class AccumulateLock {
 };
 
 // What the ranks of a window share about one target.
-struct alignas(64) TargetWords {
+struct alignas(cache_line) TargetWords {
   FairLock lock;
-  alignas(64) AccumulateLock accumulate_lock;
+  alignas(cache_line) AccumulateLock accumulate_lock;
   // The number of barriers that the target itself has entered.
-  alignas(64) std::atomic<uint64_t> barriers;
+  alignas(cache_line) std::atomic<uint64_t> barriers;
 };
 
 }  // namespace fairlead::rma

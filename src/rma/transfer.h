@@ -10,6 +10,7 @@
 #include <sched.h>
 
 #include "base/memory/host_buffer.h"
+#include "base/processor.h"
 #include "packing/move.h"
 
 namespace fairlead::rma {
@@ -66,7 +67,7 @@ device::Error wait_for(const Poll& poll) {
   device::Error state;
   for (int round = 0; (state = poll()) == device::Error::not_ready; ++round) {
     if (round < spin_rounds)
-      __builtin_ia32_pause();
+      relax();
     else
       sched_yield();
   }

@@ -60,8 +60,8 @@ endif()
 
 # --- The modules set the paths of the moved tree, in every module system that is here
 set(ENV{MODULEPATH} ${prefix}/share/fairlead/modulefiles)
-foreach(system IN ITEMS "$ENV{MODULES_CMD}" "$ENV{LMOD_CMD}" /usr/lib/x86_64-linux-gnu/modulecmd.tcl
-        /usr/share/lmod/lmod/libexec/lmod)
+file(GLOB system /usr/lib/*-linux-gnu/modulecmd.tcl)
+foreach(system IN ITEMS "$ENV{MODULES_CMD}" "$ENV{LMOD_CMD}" ${system} /usr/share/lmod/lmod/libexec/lmod)
   if(EXISTS "${system}")
     need(${system} bash load fairlead)
     need_text("PATH=[^:]*${prefix}/${BINDIR}:")

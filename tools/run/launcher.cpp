@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "base/launched_job.h"
+#include "base/processor.h"
 #include "common/failure.h"
 #include "common/places.h"
 #include "common/process.h"
@@ -81,7 +82,7 @@ Words prefix_of(const fs::path& launcher) {
 Words library_folders_beside(const Launcher& launcher) {
   Words folders;
   const fs::path prefix = fs::path(launcher.path).parent_path().parent_path();
-  for (const char* name : {"lib", "lib64", "lib/x86_64-linux-gnu", "lib/release"})
+  for (const char* name : {"lib", "lib64", multiarch_folder, "lib/release"})
     if (std::error_code error; fs::is_directory(prefix / name, error))
       folders.push_back((prefix / name).string());
   return folders;

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "base/processor.h"
 #include "device/blocking_driver_calls.h"
 #include "device/copies/small_copy.h"
 
@@ -32,7 +33,7 @@ void load(void* to, const void* mapped, size_t bytes) {
 
 void store(void* mapped, const void* from, size_t bytes) {
   std::memcpy(mapped, from, bytes);
-  __builtin_ia32_sfence();
+  flush_device_stores();
   (void)static_cast<const volatile unsigned char*>(mapped)[bytes - 1];
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/processor.h"
 #include "device/blocking_driver_calls.h"
 #include "device/classify.h"
 #include "device/context.h"
@@ -367,7 +368,7 @@ Error Copy::wait() {
   if (!active_) return outcome_;
   start_now();
   Error state;
-  while ((state = poll()) == Error::not_ready) __builtin_ia32_pause();
+  while ((state = poll()) == Error::not_ready) relax();
   return state;
 }
 

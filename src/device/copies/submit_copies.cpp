@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/processor.h"
 #include "device/classify.h"
 #include "device/context.h"
 #include "device/pinned_buffer.h"
@@ -90,7 +91,7 @@ Error copy_by_pinned(const CopyItem& item, bool to_host, Stream stream) {
 
 Error wait_by_queries(Stream stream) {
   Error state;
-  while ((state = runtime()->query_stream(stream)) == Error::not_ready) __builtin_ia32_pause();
+  while ((state = runtime()->query_stream(stream)) == Error::not_ready) relax();
   return state;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/options.h"
+#include "base/processor.h"
 #include "device/buffer_pool.h"
 #include "device/copies/copy.h"
 #include "device/ipc_registry.h"
@@ -29,8 +30,8 @@ constexpr unsigned starts_between_rounds = 8;
 // The clock is not read in each round.
 constexpr unsigned rounds_between_looks = 16;
 constexpr std::chrono::milliseconds between_looks_for_failures{1};
-// Some microseconds: a program that waits for what it has started calls MPI again sooner.
-constexpr uint64_t ticks_of_computation = 10000;
+// A program that waits for what it has started calls MPI again sooner.
+constexpr std::chrono::microseconds shortest_computation{4};
 
 }  // namespace
 
@@ -53,7 +54,7 @@ void Backoff::pause() {
     sched_yield();
   } else {
     ++idle_;
-    __builtin_ia32_pause();
+    relax();
   }
 }
 
@@ -289,8 +290,8 @@ void Engine::attend(int change) {
   const int before = attending_.fetch_add(change);
   if (before != 0 && before + change != 0) return;
   if (before == 0) {
-    const uint64_t since = __builtin_ia32_rdtsc() - last_start_.load(std::memory_order_relaxed);
-    program_computed_.store(since > ticks_of_computation, std::memory_order_relaxed);
+    const uint64_t since = ticks() - last_start_.load(std::memory_order_relaxed);
+    program_computed_.store(since > ticks_in(shortest_computation), std::memory_order_relaxed);
   }
   if (node_) node_->mine().polls.store(before == 0, std::memory_order_relaxed);
   progress_thread().note_attended(before == 0);

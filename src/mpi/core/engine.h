@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/processor.h"
 #include "base/schedule.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/abi/mutex.h"
@@ -121,7 +122,7 @@ class Engine {
   void attend(int change);
   bool attended() const { return attending_ > 0; }
   // A nonblocking operation has started, and the call is about to return.
-  void note_start() { last_start_.store(__builtin_ia32_rdtsc(), std::memory_order_relaxed); }
+  void note_start() { last_start_.store(ticks(), std::memory_order_relaxed); }
   // Did the program do something else between the last start and the blocking call that followed?
   bool program_computed() const { return program_computed_.load(std::memory_order_relaxed); }
 

@@ -9,6 +9,7 @@
 #include "base/library_thread.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/processor.h"
 #include "device/blocking_driver_calls.h"
 #include "device/copies/copy.h"
 #include "mpi/core/engine.h"
@@ -210,8 +211,7 @@ void ProgressThread::make_way() {
   constexpr std::chrono::nanoseconds longest = 20us;
   std::this_thread::yield();
   if (called_ == 0) return;
-  for (const auto start = Clock::now(); called_ > 0 && Clock::now() - start < longest;)
-    __builtin_ia32_pause();
+  for (const auto start = Clock::now(); called_ > 0 && Clock::now() - start < longest;) relax();
 }
 
 bool ProgressThread::serves_windows() const {

@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
+#include "base/processor.h"
 #include "device/pinned_buffer.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/engine.h"
@@ -29,7 +30,7 @@ constexpr int pipelines_at_once = 4;
 constexpr uint64_t largest_chunk = uint64_t{1} << 30;  // host MPI counts are int
 constexpr int control_tag = 0;                         // of no chunk
 constexpr unsigned rounds_between_looks = 16;
-constexpr uint64_t cycles_between_looks = 100'000;
+constexpr std::chrono::microseconds between_looks{40};
 constexpr uint64_t staged_bytes_per_us = 8'000;
 constexpr size_t tests_in_a_round = 8;
 
@@ -256,8 +257,8 @@ static void look_for_control() {
 static void look_after_long_receive() {
   if (!exists()) return;
   static uint64_t last_look = 0;
-  const uint64_t now = __builtin_ia32_rdtsc();
-  if (now - last_look < cycles_between_looks && askers.empty()) return;
+  const uint64_t now = ticks();
+  if (now - last_look < ticks_in(between_looks) && askers.empty()) return;
   last_look = now;
   // A thread that makes progress looks as well.
   if (std::unique_lock lock(engine().mutex(), std::try_to_lock); lock) look_for_control();
