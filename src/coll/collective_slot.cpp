@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 
+#include "base/memory/page_size.h"
 #include "device/blocking_driver_calls.h"
 #include "device/registered_memory.h"
 
@@ -12,11 +13,6 @@ namespace fairlead::coll {
 namespace {
 
 constexpr size_t address_space = size_t{1} << 30;  // of a slot pool; a page takes memory once it is touched
-constexpr size_t page = 4096;
-
-constexpr size_t whole_pages(size_t bytes) {
-  return (bytes + page - 1) / page * page;
-}
 
 size_t slot_bytes(int ranks) {
   size_t members = static_cast<size_t>(std::min(ranks, max_members));
@@ -31,9 +27,6 @@ int64_t slots_per_rank(int ranks) {
 size_t slot_pool_bytes(int ranks) {
   return slot_bytes(ranks) * static_cast<size_t>(slots_per_rank(ranks) * ranks);
 }
-
-// Slots are reused, and stay registered with the driver.
-constexpr size_t header_bytes = whole_pages(sizeof(SlotHeader));
 
 // A word of a slot holds number * range + value, which is at least `least`. Sets the value for this number
 // unless the word has one already; returns the value that it has then.
@@ -209,7 +202,7 @@ void CollectiveSlot::set_done(uint64_t number) {
 
 void CollectiveSlot::register_words() {
   if (members_ > 1 && !device::BlockingDriverCalls::in_thread_of_library)
-    (void)device::register_memory(slot_, header_bytes);
+    (void)device::register_memory(slot_, whole_pages(sizeof(SlotHeader)));
 }
 
 kernels::EndWord CollectiveSlot::for_kernels(uint64_t* word, int device) const {

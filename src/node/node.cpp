@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/memory/page_size.h"
 
 namespace fairlead::node {
 namespace {
@@ -17,7 +18,7 @@ constexpr size_t header_bytes = 4096;
 size_t segment_bytes(int ranks) {
   const size_t used =
       header_bytes + sizeof(RankBlock) * ranks + sizeof(PathDecision) * ranks * ranks * devices_per_rank;
-  return (used + header_bytes - 1) / header_bytes * header_bytes;  // whole pages
+  return whole_pages(used);
 }
 
 }  // namespace

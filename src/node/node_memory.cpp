@@ -12,16 +12,16 @@
 #include <bit>
 #include <cerrno>
 
+#include "base/memory/page_size.h"
+
 namespace fairlead::node {
 namespace {
-
-constexpr uint64_t page = 4096;
 
 // Rooms are powers of two, so that a room that was given back fits again; large ones would leave too much of
 // the file unused, and are multiples of 64 MiB.
 uint64_t room_for(size_t bytes) {
   constexpr uint64_t large = uint64_t{64} << 20;
-  const uint64_t wanted = std::max<uint64_t>(bytes, page);
+  const uint64_t wanted = std::max<uint64_t>(bytes, page_size());
   return wanted <= large ? std::bit_ceil(wanted) : (wanted + large - 1) / large * large;
 }
 
@@ -82,7 +82,7 @@ bool NodeMemory::allocate(uint64_t offset, uint64_t bytes) const {
 // False if another process has damaged the end, which only grows.
 bool NodeMemory::add_room(uint64_t room, uint64_t* offset) {
   *offset = end_.fetch_add(room, std::memory_order_relaxed);
-  if (*offset < own_end_ || *offset % page != 0 || *offset > INT64_MAX - room) {
+  if (*offset < own_end_ || *offset % page_size() != 0 || *offset > INT64_MAX - room) {
     errno = EIO;
     return false;
   }
@@ -114,8 +114,8 @@ NodeMemory::Range NodeMemory::create(size_t bytes) {
 
 NodeMemory::Range NodeMemory::open(uint64_t offset, size_t bytes) {
   struct stat info;
-  const bool there = offset >= begin_ && offset % page == 0 && bytes > 0 && fstat(file(), &info) == 0 &&
-                     offset <= static_cast<uint64_t>(info.st_size) &&
+  const bool there = offset >= begin_ && offset % page_size() == 0 && bytes > 0 &&
+                     fstat(file(), &info) == 0 && offset <= static_cast<uint64_t>(info.st_size) &&
                      bytes <= static_cast<uint64_t>(info.st_size) - offset;
   return there ? map(offset, bytes, false) : Range();
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/memory/page_size.h"
 #include "base/mix.h"
 #include "base/options.h"
 #include "device/registered_memory.h"
@@ -29,8 +30,10 @@ using node::Reason;
 constexpr int few = 4;
 constexpr uint64_t claimed = 1;
 
-// The words of a rank's posted buffers: a page, since a GPU stores to them.
-constexpr size_t words_bytes = 4096;
+// The words of a rank's posted buffers: whole pages, since a GPU stores to them.
+size_t words_bytes() {
+  return whole_pages(sizeof(uint32_t) * posted_per_rank);
+}
 
 // What each buffer of this rank is offered for.
 struct Offer {
@@ -62,12 +65,12 @@ uint32_t* words_of(node::Node& node, int rank) {
   if (!words) {
     std::atomic<uint64_t>& offset = node.block(rank).posted_words_offset;
     if (rank == node.rank()) {
-      words = node.memory().create(words_bytes);
+      words = node.memory().create(words_bytes());
       if (!words.data()) return nullptr;
-      std::memset(words.data(), 0, words_bytes);
+      std::memset(words.data(), 0, words_bytes());
       offset.store(words.offset(), std::memory_order_release);
     } else if (const uint64_t at = offset.load(std::memory_order_acquire)) {
-      words = node.memory().open(at, words_bytes);
+      words = node.memory().open(at, words_bytes());
     }
   }
   return reinterpret_cast<uint32_t*>(words.data());
@@ -194,7 +197,7 @@ std::unique_ptr<RendezvousPut> RendezvousPut::start(node::Node& node, int receiv
       return false;
     uint32_t* const words = words_of(node, receiver);
     int copying = device;
-    if (!words || !device::register_memory(words, words_bytes) ||
+    if (!words || !device::register_memory(words, words_bytes()) ||
         transport::reach(node, receiver, posted.device, &copying, posted.memory, &put->mapped_) !=
             Reason::none ||
         copying != device || !transport::copies_may_write(node, receiver, posted.device, device))

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/memory/page_size.h"
 #include "base/options.h"
 #include "device/buffer_pool.h"
 #include "device/context.h"
@@ -35,7 +36,7 @@ void register_chunk(unsigned char* chunk, uint64_t bytes) {
 class HostArena final : public Arena {
  public:
   explicit HostArena(Node& node) {
-    chunk_bytes_ = (options().pieces("staging") + 4095) / 4096 * 4096;
+    chunk_bytes_ = whole_pages(options().pieces("staging"));
     uint64_t count = options().pools("node") / chunk_bytes_;
     if (count == 0) return;
     memory_ = node.memory().create(count * chunk_bytes_);
@@ -179,7 +180,7 @@ bool ArenaView::holds(uint64_t offset, uint64_t bytes) const {
 // A copy must not reach beyond the memory that was registered with its beginning.
 const char* ArenaView::chunk_at(uint64_t offset) const {
   if (!start_) return nullptr;
-  if (in_host_ && host_chunk_bytes_ > 0 && host_chunk_bytes_ % 4096 == 0) {
+  if (in_host_ && host_chunk_bytes_ > 0 && host_chunk_bytes_ % page_size() == 0) {
     const uint64_t begin = offset / host_chunk_bytes_ * host_chunk_bytes_;
     if (holds(begin, host_chunk_bytes_)) register_chunk(in_host_->data() + begin, host_chunk_bytes_);
   }

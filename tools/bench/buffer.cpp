@@ -10,6 +10,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/memory/page_size.h"
 #include "bench/machine.h"
 #include "common/failure.h"
 #include "common/words.h"
@@ -18,7 +19,6 @@
 namespace fairlead::tools {
 namespace {
 
-constexpr size_t page = 4096;
 constexpr size_t chunk = 4 << 20;
 
 bool on_host(Place place) {
@@ -101,7 +101,7 @@ Buffer::Buffer(Place place, size_t bytes) : place_(place) {
       refused = fairlead_device_malloc_host(&address_, bytes);
       break;
     case Place::aligned:
-      refused = posix_memalign(&address_, page, bytes);
+      refused = posix_memalign(&address_, page_size(), bytes);
       break;
     case Place::plain:
       address_ = std::malloc(bytes);

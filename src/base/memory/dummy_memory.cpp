@@ -8,6 +8,8 @@
 
 #include <mutex>
 
+#include "base/memory/page_size.h"
+
 namespace fairlead {
 namespace {
 
@@ -58,12 +60,12 @@ unsigned char* dummy_memory(DummyFor buffer, size_t bytes) {
 }
 
 unsigned char* dummy_memory_for_block(size_t bytes) {
-  constexpr size_t page = 4096;
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
   std::lock_guard lock(mutex);
-  const size_t begin = bytes_of_blocks, end = begin + (bytes + page - 1) / page * page;
+  const size_t begin = bytes_of_blocks, end = begin + whole_pages(bytes);
   unsigned char* const all = find(DummyFor::block, end);
-  if (!all || mmap(all + begin, page, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) return nullptr;
+  if (!all || mmap(all + begin, page_size(), PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
+    return nullptr;
   ++blocks;
   bytes_of_blocks = end;
   return all + begin;

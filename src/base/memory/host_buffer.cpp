@@ -11,14 +11,15 @@
 #include <mutex>
 #include <vector>
 
+#include "base/memory/page_size.h"
+
 namespace fairlead {
 namespace {
 
 // Fresh pages cost more than a copy, so released buffers keep their pages up to a limit.
 constexpr size_t kept_in_all = size_t{256} << 20;
 constexpr size_t kept_at_least = size_t{1} << 20;  // per buffer, once that limit is reached
-constexpr size_t page = 4096;
-constexpr int smallest_class[] = {12, 7};  // for buffers of any use, and for receive buffers
+constexpr int smallest_class[] = {12, 7};          // for buffers of any use, and for receive buffers
 constexpr int largest_class = 36;
 constexpr size_t kept_warm = 64;  // per class; further buffers keep only their first page
 constexpr size_t kept_per_class = 1024;
@@ -57,7 +58,7 @@ class Regions {
       unsigned char* fresh = map(length + nobodys_bytes);
       if (!fresh) return nullptr;
       in_all_ += length;
-      std::erase_if(regions_, [](const Region& r) { return r.end - r.next < page; });
+      std::erase_if(regions_, [](const Region& r) { return r.end - r.next < page_size(); });
       const auto begin = reinterpret_cast<uintptr_t>(fresh);
       region = regions_.insert(regions_.end(), {begin, begin + length});
     }
@@ -72,7 +73,7 @@ class Regions {
     uintptr_t next, end;
     // Buffers start on page boundaries, because pages are returned to the system individually.
     uintptr_t aligned(size_t bytes) const {
-      const size_t unit = std::min(bytes, page);
+      const size_t unit = std::min(bytes, page_size());
       return std::min((next + unit - 1) / unit * unit, end);
     }
   };
@@ -137,10 +138,10 @@ HostBuffer::~HostBuffer() {
     return;
   }
   size_t kept = list.size() >= kept_per_class             ? 0
-                : list.size() >= kept_warm                ? page
+                : list.size() >= kept_warm                ? page_size()
                 : touched_in_all + touched <= kept_in_all ? room_
                                                           : kept_at_least;
-  if (touched > kept && room_ >= page) {  // smaller buffers share pages
+  if (touched > kept && room_ >= page_size()) {  // smaller buffers share pages
     madvise(data_ + kept, room_ - kept, MADV_DONTNEED);
     touched = kept;
   }

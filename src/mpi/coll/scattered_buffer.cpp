@@ -7,12 +7,13 @@
 #include <algorithm>
 #include <random>
 
+#include "base/memory/page_size.h"
+#include "base/processor.h"
+
 namespace fairlead::mpi {
 namespace {
 
-constexpr uintptr_t page = 4096;
-// Of the processor: programs have the lower half.
-constexpr uintptr_t lowest = uintptr_t{1} << 16, highest = (uintptr_t{1} << 47) - page;
+constexpr uintptr_t lowest = uintptr_t{1} << 16, end_of_addresses = uintptr_t{1} << address_bits;
 // Most of the address space is free, so few attempts fail. The first ones go less far, since sanitizers use
 // most of it.
 constexpr int attempts = 96, scales = 12;
@@ -36,9 +37,11 @@ ScatteredBuffer::Outcome ScatteredBuffer::map(uintptr_t begin, uintptr_t end) {
 }
 
 ScatteredBuffer::ScatteredBuffer(std::vector<Range> ranges) {
+  const auto page = static_cast<ptrdiff_t>(page_size());
+  const uintptr_t highest = end_of_addresses - page_size();
   std::ranges::sort(ranges, {}, &Range::begin);
   for (const Range& range : ranges) {
-    const Range pages = {range.begin / page * page, (range.end + page - 1) / page * page};
+    const Range pages = {range.begin / page_size() * page_size(), whole_pages(range.end)};
     if (pieces_.empty() || pages.begin > pieces_.back().end + near)
       pieces_.push_back(pages);
     else
@@ -51,9 +54,9 @@ ScatteredBuffer::ScatteredBuffer(std::vector<Range> ranges) {
   Outcome outcome = Outcome::taken;
   for (int attempt = 0; attempt < attempts && outcome == Outcome::taken; ++attempt) {
     const ptrdiff_t scale = shortest_scale << attempt % scales;
-    std::uniform_int_distribution<ptrdiff_t> pages(-std::min(scale, room_below) / ptrdiff_t{page},
-                                                   std::min(scale, room_above) / ptrdiff_t{page});
-    const ptrdiff_t distance = pages(random) * ptrdiff_t{page};
+    std::uniform_int_distribution<ptrdiff_t> pages(-std::min(scale, room_below) / page,
+                                                   std::min(scale, room_above) / page);
+    const ptrdiff_t distance = pages(random) * page;
     if (distance == 0) continue;
     outcome = map_at(distance);
     if (outcome == Outcome::mapped) distance_ = distance;

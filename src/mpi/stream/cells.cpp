@@ -9,14 +9,13 @@
 #include <mutex>
 #include <vector>
 
+#include "base/memory/page_size.h"
 #include "device/blocking_driver_calls.h"
 #include "device/context.h"
 #include "mpi/abi/mutex.h"
 
 namespace fairlead::mpi {
 namespace {
-
-constexpr size_t page_bytes = 4096;
 
 // Pages are memory of this process's own, registered with the driver: the CPU may still access them after a
 // reset of the device.
@@ -32,23 +31,23 @@ size_t in_use = 0;
 
 // The caller holds the lock.
 const Page& page_of(const void* cell) {
-  return pages.at(reinterpret_cast<uintptr_t>(cell) / page_bytes * page_bytes);
+  return pages.at(reinterpret_cast<uintptr_t>(cell) / page_size() * page_size());
 }
 
 // Without the lock, which threads that make progress take.
 uint64_t* make_page(int device) {
-  void* page = mmap(nullptr, page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* page = mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return nullptr;
   const device::Context context(device);
-  if (device::BlockingDriverCalls::of_program()->register_host(page, page_bytes, &device) !=
+  if (device::BlockingDriverCalls::of_program()->register_host(page, page_size(), &device) !=
       device::Error::none) {
-    munmap(page, page_bytes);
+    munmap(page, page_size());
     return nullptr;
   }
   auto* const first = static_cast<uint64_t*>(page);
   std::lock_guard lock(mutex);
   pages[reinterpret_cast<uintptr_t>(page)] = {device, context};
-  for (size_t i = page_bytes / sizeof *first; i-- > 1;) unused[device].push_back(first + i);
+  for (size_t i = page_size() / sizeof *first; i-- > 1;) unused[device].push_back(first + i);
   ++in_use;
   return first;
 }

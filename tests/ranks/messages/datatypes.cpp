@@ -7,12 +7,10 @@
 
 #include <fairlead/device.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <random>
 
 #include "harness/laid_out.h"
@@ -431,7 +429,8 @@ RANK_TEST(datatypes, blocks_in_several_allocations, 2) {
 RANK_TEST(datatypes, a_rectangle_from_host_to_device_memory, 2) {
   const int peer = partner();
   if (peer == MPI_PROC_NULL) return;
-  constexpr size_t bytes = 400, page = 4096;
+  constexpr size_t bytes = 400;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   constexpr uintptr_t apart = 1 << 16, longest = uintptr_t{1} << 30;
   Memory there(Place::device, bytes);
   const uintptr_t behind = reinterpret_cast<uintptr_t>(there.data()) / page * page;
