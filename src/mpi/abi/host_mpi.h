@@ -10,6 +10,11 @@
 
 #include <mpi.h>
 
+// clang warns of names that the header of an MPI lacks, everywhere but in headers of the system.
+#ifdef __clang__
+#pragma clang system_header
+#endif
+
 #pragma weak PMPI_Abort
 #pragma weak PMPI_Cart_shift
 #pragma weak PMPI_Cartdim_get
