@@ -30,7 +30,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "coll/nccl_abi.h"
 #include "device/ipc_registry.h"
 #include "kernels/kernel_run.h"

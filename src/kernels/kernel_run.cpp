@@ -13,7 +13,7 @@
 
 #include "base/library_thread.h"
 #include "base/log.h"
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "device/blocking_driver_calls.h"
 #include "device/context.h"
 #include "device/pinned_buffer.h"

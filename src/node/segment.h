@@ -11,7 +11,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "device/ipc_registry.h"
 #include "kernels/blocks.h"
 #include "node/doorbell.h"

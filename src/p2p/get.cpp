@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "device/classify.h"
 #include "device/copies/submit_copies.h"
 #include "p2p/rendezvous_send.h"

@@ -7,7 +7,7 @@
 #include <deque>
 
 #include "base/options.h"
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "device/classify.h"
 #include "device/copies/small_copy.h"
 #include "device/pinned_buffer.h"

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "base/log.h"
-#include "base/namespaces.h"
+#include "base/system/namespaces.h"
 
 namespace fairlead::rma {
 

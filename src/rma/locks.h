@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "base/processor.h"
+#include "base/system/processor.h"
 
 namespace fairlead::rma {
 

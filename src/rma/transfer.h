@@ -10,7 +10,7 @@
 #include <sched.h>
 
 #include "base/memory/host_buffer.h"
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "packing/move.h"
 
 namespace fairlead::rma {

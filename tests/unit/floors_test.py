@@ -15,6 +15,7 @@ from pathlib import Path
 
 # From the bottom to the top; folders in one row do not include each other.
 FLOORS = [
+    ["base/system"],
     ["base"],
     ["base/memory"],
     ["observe"],

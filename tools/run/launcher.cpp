@@ -12,7 +12,7 @@
 #include <fstream>
 
 #include "base/launched_job.h"
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "common/failure.h"
 #include "common/places.h"
 #include "common/process.h"

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "device/blocking_driver_calls.h"
 #include "device/copies/small_copy.h"
 

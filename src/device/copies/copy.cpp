@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "device/blocking_driver_calls.h"
 #include "device/classify.h"
 #include "device/context.h"

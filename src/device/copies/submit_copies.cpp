@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "device/classify.h"
 #include "device/context.h"
 #include "device/pinned_buffer.h"

@@ -21,8 +21,8 @@
 #include <type_traits>
 
 #include "base/memory/memory_file.h"
-#include "base/namespaces.h"
 #include "base/options.h"
+#include "base/system/namespaces.h"
 #include "device/sim/error.h"
 #include "device/sim/memory.h"
 

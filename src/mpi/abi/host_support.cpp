@@ -4,7 +4,7 @@
 
 #include <mpi.h>
 
-#include "base/imported_symbols.h"
+#include "base/system/imported_symbols.h"
 #include "mpi/abi/opened_mpi.h"
 #include "mpi/abi/real.h"
 

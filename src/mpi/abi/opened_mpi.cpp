@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "base/imported_symbols.h"
 #include "base/log.h"
+#include "base/system/imported_symbols.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/abi/redirection.h"
 

@@ -12,8 +12,8 @@
 #include <iterator>
 #include <string>
 
-#include "base/imported_symbols.h"
 #include "base/log.h"
+#include "base/system/imported_symbols.h"
 #include "mpi/abi/opened_mpi.h"
 
 namespace fairlead::mpi {

@@ -29,10 +29,10 @@
 #include <string>
 #include <vector>
 
-#include "base/imported_symbols.h"
 #include "base/launched_job.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/system/imported_symbols.h"
 #include "mpi/abi/host_mpi.h"
 
 namespace fairlead::mpi {

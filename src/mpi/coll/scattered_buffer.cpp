@@ -8,7 +8,7 @@
 #include <random>
 
 #include "base/memory/page_size.h"
-#include "base/processor.h"
+#include "base/system/processor.h"
 
 namespace fairlead::mpi {
 namespace {

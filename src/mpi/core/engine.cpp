@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/options.h"
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "device/buffer_pool.h"
 #include "device/copies/copy.h"
 #include "device/ipc_registry.h"

@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/processor.h"
 #include "base/schedule.h"
+#include "base/system/processor.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/abi/mutex.h"
 #include "node/node.h"

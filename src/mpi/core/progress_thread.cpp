@@ -9,7 +9,7 @@
 #include "base/library_thread.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "device/blocking_driver_calls.h"
 #include "device/copies/copy.h"
 #include "mpi/core/engine.h"

@@ -21,8 +21,8 @@
 
 #include "base/launched_job.h"
 #include "base/log.h"
-#include "base/namespaces.h"
 #include "base/options.h"
+#include "base/system/namespaces.h"
 #include "coll/nccl_collective.h"
 #include "device/blocking_driver_calls.h"
 #include "device/context.h"

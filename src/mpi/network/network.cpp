@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "base/options.h"
-#include "base/processor.h"
+#include "base/system/processor.h"
 #include "device/pinned_buffer.h"
 #include "mpi/abi/real.h"
 #include "mpi/core/engine.h"

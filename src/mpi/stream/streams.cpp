@@ -10,8 +10,8 @@
 #include <set>
 #include <utility>
 
-#include "base/imported_symbols.h"
 #include "base/log.h"
+#include "base/system/imported_symbols.h"
 #include "kernels/reduce.h"
 #include "mpi/abi/host_support.h"
 #include "mpi/abi/mutex.h"

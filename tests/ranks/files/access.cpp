@@ -10,7 +10,7 @@
 #include <numeric>
 #include <thread>
 
-#include "base/imported_symbols.h"
+#include "base/system/imported_symbols.h"
 #include "files/files.h"
 #include "harness/counted_errors.h"
 #include "harness/mpi4.h"

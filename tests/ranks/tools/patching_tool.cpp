@@ -11,7 +11,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/imported_symbols.h"
+#include "base/system/imported_symbols.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "base/imported_symbols.h"
+#include "base/system/imported_symbols.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "base/processor.h"
+#include "base/system/processor.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 //
 // What differs between processors (x86-64 and AArch64): cache lines, addresses, folders, how loops poll, a
 // counter of time, and the order of stores to device memory. base/memory/page_size.h has pages,
-// base/imported_symbols.cpp relocations.
+// base/system/imported_symbols.cpp relocations.
 
 #pragma once
 
