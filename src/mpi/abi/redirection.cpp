@@ -34,6 +34,7 @@
 #include "base/options.h"
 #include "base/system/imported_symbols.h"
 #include "mpi/abi/host_mpi.h"
+#include "mpi/abi/real.h"
 
 namespace fairlead::mpi {
 namespace {
