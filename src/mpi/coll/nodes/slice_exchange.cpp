@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "device/classify.h"
 #include "kernels/parameters.h"
+#include "mpi/core/error_handler.h"
 #include "mpi/core/requests/request.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
