@@ -19,6 +19,7 @@ FLOORS = [
     ["base"],
     ["base/memory"],
     ["observe"],
+    ["flight"],
     ["device/program"],
     ["device"],
     ["device/copies"],

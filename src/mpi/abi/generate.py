@@ -104,12 +104,15 @@ def gathers(form, comms, value):
     return [f"gather_{kinds[handle.type]}before({value(handle)});"] if handle else []
 
 
+def comms_of(form):
+    """The communicators on which a call is collective, as those on their buffers are not."""
+    return [p for p in form.row.parameters if p.type == "MPI_Comm" and not p.stars and form.row.family != "buffer"]
+
+
 def around(form, value):
     """What is done before and after a call of the host MPI; `value` reads the handle of a parameter."""
     before = []
-    # The functions on buffers of communicators are not collective.
-    comms = [p for p in form.row.parameters
-             if p.type == "MPI_Comm" and not p.stars and form.row.family != "buffer"]
+    comms = comms_of(form)
     if form.row.call == "blocks" or form.row.family == "communicator":
         # Only the leaders have the communicator over which they exchange messages.
         before += [f"await_turn({value(p)});" for p in comms if p.name != "peer_comm"]
@@ -165,9 +168,10 @@ SPAWNING = {
 }
 
 
-def record_and_forward(form, forward):
+def record_and_forward(form, forward, value=lambda p: p.name):
     """The first lines of a function that is for the host MPI alone in a job without GPUs."""
-    record = f"CallRecord record(Function::{form.name});"
+    comms = comms_of(form) if form.row.call == "blocks" and form.row.name != "Comm_create_group" else []
+    record = f"CallRecord record(Function::{form.name}{f', together({value(comms[0])})' if comms else ''});"
     if {"begins_session", "ends_session"} & set(form.row.words):
         return [record]
     return [record, f"if (!intercepting()) {forward}"]
@@ -386,12 +390,9 @@ def wrappers(forms):
     what = "The MPI functions that take no buffer, and block in the host MPI or tell about memory."
     return [*opening("//", what),
             '#include "mpi/coll/agreement.h"', '#include "mpi/coll/communicator_state.h"',
-            '#include "mpi/core/communicator.h"',
-            '#include "mpi/core/interception.h"', '#include "mpi/abi/real.h"', '#include "mpi/core/record.h"', '#include "mpi/p2p/send_buffer.h"', '#include "mpi/job/sessions.h"',
-            '#include "mpi/job/spawned_environment.h"', '#include "mpi/core/gather.h"',
-            '#include "mpi/file/pointer_turn.h"',
-            '#include "mpi/info/memory_kinds.h"', "",
-            "using namespace fairlead::mpi;", "", "// clang-format off",
+            '#include "mpi/core/communicator.h"', '#include "mpi/core/interception.h"', '#include "mpi/abi/real.h"', '#include "mpi/core/record.h"', '#include "mpi/p2p/send_buffer.h"', '#include "mpi/job/sessions.h"',
+            '#include "mpi/job/spawned_environment.h"', '#include "mpi/core/gather.h"', '#include "mpi/file/pointer_turn.h"',
+            '#include "mpi/info/memory_kinds.h"', "", "using namespace fairlead::mpi;", "", "// clang-format off",
             *(guarded(form, wrapper(form)) for form in forms if form.is_wrapped)]
 
 
@@ -532,7 +533,7 @@ def fortran_entry(form):
             handle = FORTRAN_HANDLES.get(p.type)
             return f"{handle}::from({p.name})" if handle else f"*{p.name}"
 
-        body = record_and_forward(form, f"return {host}")
+        body = record_and_forward(form, f"return {host}", value)
         before, after = around(form, value)
         if "detaches" in form.row.words:  # only mpi_f08 tells the address
             after.append(f"give_back_send_buffer({send_buffer_owner(form, value)}, "
@@ -587,9 +588,8 @@ def fortran(forms):
     entries = [form for form in forms if has_fortran_entry(form)]
     newer = [form for form in entries if not form.is_wrapped and form.row.since >= "4.0"]
     return [*opening("//", what), '#include "mpi/fortran/fortran.h"', '#include "mpi/p2p/send_buffer.h"',
-            '#include "mpi/job/sessions.h"', '#include "mpi/core/communicator.h"',
-            '#include "mpi/core/gather.h"', '#include "mpi/core/handler_relay.h"',
-            '#include "mpi/file/pointer_turn.h"',
+            '#include "mpi/job/sessions.h"', '#include "mpi/core/communicator.h"', '#include "mpi/core/gather.h"',
+            '#include "mpi/core/handler_relay.h"', '#include "mpi/file/pointer_turn.h"',
             '#include "mpi/info/memory_kinds.h"', "",
             "// clang-format off", "",
             "// C functions of ours that the header at hand may not declare, or not alike.",

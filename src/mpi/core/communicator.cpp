@@ -152,7 +152,8 @@ static bool has_messages_on(MPI_Comm comm) {
 // "Waits for all pending communication to complete internally" (MPI 4.1, 11.10.4). Sends that are complete
 // for the program may still be in flight, and the host MPI does not progress them inside its call.
 FAIRLEAD_MPI(Comm_disconnect, (MPI_Comm * comm)) {
-  CallRecord record(Function::Comm_disconnect);
+  CallRecord record(Function::Comm_disconnect, together(comm ? *comm : MPI_COMM_NULL));
+  if (comm) forget_recorded_comm(*comm);
   if (!intercepting()) return real.Comm_disconnect(comm);
   forget_assertion(object_id(*comm));
   for (Backoff backoff; has_messages_on(*comm); backoff.pause()) engine().progress();

@@ -2,13 +2,168 @@
 
 #include "mpi/core/record.h"
 
+#include <time.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/mix.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/interception.h"
+
+#pragma weak PMPI_Comm_get_name  // as in host_mpi.h
 
 namespace fairlead::mpi {
 
 constinit thread_local Function current_function{};
 constinit thread_local const char* current_extension = nullptr;
+
+namespace {
+
+// The last ones of this thread.
+struct Recent {
+  MPI_Comm comm;
+  MPI_Datatype datatype;
+  uint64_t size;
+};
+constinit thread_local Recent recent{MPI_COMM_NULL, MPI_DATATYPE_NULL, 0};
+
+uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
+  // Arguments that are not significant on this rank may have any value.
+  if (count <= 0 || datatype == MPI_DATATYPE_NULL) return 0;
+  if (datatype != recent.datatype) {
+    MPI_Count size = 0;
+    PMPI_Type_size_x(datatype, &size);
+    recent.datatype = datatype;
+    recent.size = size > 0 ? static_cast<uint64_t>(size) : 0;
+  }
+  return static_cast<uint64_t>(count) * recent.size;
+}
+
+// The members, as far as they are kept; those of the other side, to which messages go, of an
+// inter-communicator.
+void note_members(MPI_Comm comm, flight::Communicator* known) {
+  int inter = 0;
+  PMPI_Comm_test_inter(comm, &inter);
+  MPI_Group members, world;
+  inter ? PMPI_Comm_remote_group(comm, &members) : PMPI_Comm_group(comm, &members);
+  PMPI_Comm_group(MPI_COMM_WORLD, &world);
+  PMPI_Group_size(members, &known->size);
+  const int kept = std::min(known->size, static_cast<int>(flight::members_kept));
+  std::vector<int> ranks(static_cast<size_t>(kept));
+  for (int i = 0; i < kept; ++i) ranks[static_cast<size_t>(i)] = i;
+  PMPI_Group_translate_ranks(members, kept, ranks.data(), world, known->members);
+  PMPI_Group_free(&members);
+  PMPI_Group_free(&world);
+  for (int i = 0; i < kept; ++i)
+    if (known->members[i] == MPI_UNDEFINED) known->members[i] = -1;
+  std::shared_ptr<MessageCounts>* counts = nullptr;
+  known->id = inter ? 0 : name_of(comm, &counts);
+  if (known->id == 0)
+    for (int i = 0; i < kept; ++i) known->id = mixed(known->id + 1, static_cast<uint64_t>(known->members[i]));
+  char name[MPI_MAX_OBJECT_NAME] = "";
+  int length = 0;
+  PMPI_Comm_get_name(comm, name, &length);
+  std::copy_n(name, sizeof known->name - 1, known->name);
+}
+
+flight::Communicator* find(flight::Rank& rank, uint64_t handle) {
+  auto* found = std::find_if(std::begin(rank.known), std::end(rank.known),
+                             [handle](const flight::Communicator& known) { return known.handle == handle; });
+  return found == std::end(rank.known) ? nullptr : found;
+}
+
+void note_communicator(MPI_Comm comm) {
+  flight::Rank& rank = *flight::own_rank();
+  if (!find(rank, bits_of(comm))) {
+    flight::Communicator& known = rank.known[rank.communicators.fetch_add(1) % flight::communicators_kept];
+    known.handle = 0;
+    note_members(comm, &known);
+    known.handle = bits_of(comm);
+  }
+  recent.comm = comm;
+}
+
+}  // namespace
+
+void forget_recorded_comm(MPI_Comm comm) {
+  recent.comm = MPI_COMM_NULL;
+  flight::Rank* rank = flight::own_rank();
+  if (flight::Communicator* known = rank ? find(*rank, bits_of(comm)) : nullptr) known->handle = 0;
+}
+
+void forget_recorded_type(MPI_Datatype datatype) {
+  if (recent.datatype == datatype) recent.datatype = MPI_DATATYPE_NULL;
+}
+
+namespace {
+
+// The time of the last tick of the kernel, which costs less than the time stamp counter where machines are
+// virtual, and is the same in all namespaces; in its last bits the number of the call.
+uint64_t time_of_call(uint64_t number) {
+  timespec time;
+  clock_gettime(CLOCK_REALTIME_COARSE, &time);
+  const uint64_t now =
+      static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+  return (now & ~uint64_t{0xffff}) | (number & 0xffff);
+}
+
+}  // namespace
+
+void CallRecord::begin(Function function, const CallArguments& of, const void* site) {
+  using flight::put;
+  before_ = thread_->open.load(std::memory_order_relaxed);
+  uint64_t number = thread_->begun.load(std::memory_order_relaxed);
+  flight::Call& last = thread_->calls[(number - 1) % flight::calls_kept];
+  const auto id = static_cast<uint16_t>(function);
+  const auto address = reinterpret_cast<uintptr_t>(site);
+  if (of.kind == flight::Kind::polling && number > 0 && last.function == id && last.site == address) {
+    put(last.repeats, last.repeats + 1);
+  } else {
+    flight::Call& call = *(call_ = &thread_->calls[number++ % flight::calls_kept]);
+    if (of.comm != recent.comm && of.comm != MPI_COMM_WORLD && of.comm != MPI_COMM_NULL)
+      note_communicator(of.comm);
+    put(call.since, time_of_call(number));
+    put<uint64_t>(call.site, address);
+    put(call.comm, of.comm == MPI_COMM_NULL ? 0 : bits_of(of.comm));
+    put(call.bytes, bytes_of(of.count, of.datatype));
+    put(call.to, of.to);
+    put(call.from, of.from);
+    if (of.kind == flight::Kind::collective) {
+      put(call.op, bits_of(of.op));
+    } else {
+      put(call.sendtag, of.sendtag);
+      put(call.recvtag, of.recvtag);
+    }
+    put(call.repeats, 0u);
+    put(call.function, id);
+    put(call.kind, of.kind);
+    put<uint8_t>(call.device, 0);
+    thread_->begun.store(number, std::memory_order_release);
+  }
+  thread_->open.store(number, std::memory_order_release);
+  flight::Rank* rank = flight::own_rank();
+  if (!of.requests || !rank) return;
+  const auto thread = static_cast<size_t>(thread_ - rank->threads);
+  if (thread >= flight::threads_kept) return;
+  const int count = std::min(of.requested, static_cast<int>(flight::requests_kept));
+  for (int i = 0; i < count; ++i) {
+    const uint64_t request = bits_of(of.requests[i]);
+    flight::Call& started = rank->requests[flight::place_of(request)];
+    if (started.request == request) put(started.repeats, flight::waiting_mark(number, thread));
+  }
+}
+
+// Others may take the place of one that is complete.
+void CallRecord::remember_request() const {
+  flight::Rank* rank = flight::own_rank();
+  const uint64_t request = bits_of(*started_);
+  if (!rank || !call_ || request == bits_of(MPI_REQUEST_NULL)) return;
+  flight::Call& kept = rank->requests[flight::place_of(request)];
+  kept = *call_;
+  kept.repeats = 0;
+  kept.request = request;
+}
 
 void CallRecord::add(MPI_Count count, MPI_Datatype datatype) {
   observe::OpenCall* call = observe::current_call();

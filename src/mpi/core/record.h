@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Connects the MPI functions to src/observe: every interposed function begins with a CallRecord, and every
-// operation on device memory keeps a MessageRecord. They do nothing unless something is recorded.
+// Connects the MPI functions to src/flight and src/observe: every interposed function begins with a
+// CallRecord, and every operation on device memory keeps a MessageRecord. What src/observe gets is recorded
+// only on request.
 
 #pragma once
 
 #include <type_traits>
 #include <utility>
 
+#include "flight/record.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/abi/real.h"
 #include "observe/recorder.h"
@@ -16,6 +18,7 @@
 
 namespace fairlead::mpi {
 
+using CallKind = flight::Kind;
 using observe::recording;
 
 // Begin and end flow events of messages without an RTS header, in the call that is being recorded. `from` is
@@ -42,17 +45,80 @@ inline const char* name_of_call() {
   return current_extension ? current_extension : to_string(current_function);
 }
 
-// Records a call of the program, for as long as it lives.
+// What the flight recorder tells of a call. A blocking collective says which communicator, and so on.
+struct CallArguments {
+  flight::Kind kind = flight::Kind::local;
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Count count = 0;
+  MPI_Datatype datatype = MPI_DATATYPE_NULL;
+  int to = flight::absent, sendtag = 0;  // `to`: also the root of a collective
+  int from = flight::absent, recvtag = 0;
+  MPI_Op op = MPI_OP_NULL;
+  MPI_Request* started = nullptr;         // by this call
+  const MPI_Request* requests = nullptr;  // for which it waits
+  int requested = 1;
+};
+inline CallArguments a_send(MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
+                            MPI_Request* started = nullptr) {
+  return {.kind = flight::Kind::message,
+          .comm = comm,
+          .count = count,
+          .datatype = datatype,
+          .to = dest,
+          .sendtag = tag,
+          .started = started};
+}
+inline CallArguments a_receive(MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
+                               MPI_Request* started = nullptr) {
+  return {.kind = flight::Kind::message,
+          .comm = comm,
+          .count = count,
+          .datatype = datatype,
+          .from = source,
+          .recvtag = tag,
+          .started = started};
+}
+inline CallArguments an_exchange(MPI_Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
+                                 int recvtag, MPI_Comm comm, MPI_Request* started = nullptr) {
+  return {.kind = flight::Kind::message,
+          .comm = comm,
+          .count = count,
+          .datatype = datatype,
+          .to = dest,
+          .sendtag = sendtag,
+          .from = source,
+          .recvtag = recvtag,
+          .started = started};
+}
+inline CallArguments a_probe(flight::Kind kind, int source, int tag, MPI_Comm comm) {
+  return {.kind = kind, .comm = comm, .from = source, .recvtag = tag};
+}
+inline CallArguments a_completion(flight::Kind kind, const MPI_Request* requests, int count = 1) {
+  return {.kind = kind, .requests = requests, .requested = count};
+}
+// Of all members.
+inline CallArguments together(MPI_Comm comm) {
+  return {.kind = flight::Kind::collective, .comm = comm};
+}
+
+// Records a call of the program, for as long as it lives. Its constructor is inlined, as are the functions
+// that have one, so that the return address is in the program.
 class CallRecord {
  public:
-  explicit CallRecord(Function function) : recorded_(recording()) {
+  [[gnu::always_inline]] explicit CallRecord(Function function, const CallArguments& arguments = {})
+      : recorded_(recording()), started_(arguments.started) {
     current_function = function;
+    if ((thread_ = flight::own_thread())) [[likely]]
+      begin(function, arguments, __builtin_return_address(0));
     if (recorded_) [[unlikely]]
       observe::begin_call(static_cast<int>(function));
   }
   ~CallRecord() {
     if (recorded_) [[unlikely]]
       observe::end_call();
+    if (!thread_) return;
+    if (started_) remember_request();
+    thread_->open.store(before_, std::memory_order_relaxed);
   }
   CallRecord(const CallRecord&) = delete;
   CallRecord& operator=(const CallRecord&) = delete;
@@ -69,11 +135,34 @@ class CallRecord {
       begin_flow(count, datatype, dest, tag, comm);
   }
   void add_received(const MPI_Status& status, MPI_Comm comm) const;
+  // The buffer is in device memory.
+  void note_device() const {
+    if (call_) flight::put<uint8_t>(call_->device, 1);
+  }
 
  private:
   static void add(MPI_Count count, MPI_Datatype datatype);
+  void begin(Function function, const CallArguments& arguments, const void* site);
+  void remember_request() const;
+
   const bool recorded_;
+  MPI_Request* const started_;
+  flight::Thread* thread_;
+  flight::Call* call_ = nullptr;
+  uint64_t before_ = 0;  // what was open: an error handler of the program may call MPI
 };
+
+// A communicator or a datatype is freed: another one may get its handle.
+void forget_recorded_comm(MPI_Comm comm);
+void forget_recorded_type(MPI_Datatype datatype);
+
+template <class Handle>
+uint64_t bits_of(Handle handle) {
+  if constexpr (std::is_pointer_v<Handle>)
+    return reinterpret_cast<uintptr_t>(handle);
+  else
+    return static_cast<uint32_t>(handle);
+}
 
 // &Real::Send is the slot of Function::Send.
 template <auto slot>

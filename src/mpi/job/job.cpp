@@ -39,6 +39,7 @@
 #include "mpi/core/requests/request.h"
 #include "mpi/failures/failures.h"
 #include "mpi/info/memory_kinds.h"
+#include "mpi/job/flight_recorder.h"
 #include "mpi/job/gpu_queries.h"
 #include "mpi/job/leaks.h"
 #include "mpi/job/observation.h"
@@ -166,12 +167,10 @@ node::Nonce agree_on_nonce() {
   return nonce;
 }
 
-// The ranks that share this node; if FAIRLEAD_NODES splits it, those of this rank's simulated node.
-MPI_Comm ranks_of_this_node() {
-  MPI_Comm whole = MPI_COMM_NULL, part = MPI_COMM_NULL;
-  adopt(real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &whole),
-        &whole);
+// If FAIRLEAD_NODES splits the node, the ranks of this rank's simulated node.
+MPI_Comm part_of_node(MPI_Comm whole) {
   if (options().nodes <= 1) return whole;
+  MPI_Comm part = MPI_COMM_NULL;
   int rank = 0, size = 1;
   PMPI_Comm_rank(whole, &rank);
   PMPI_Comm_size(whole, &size);
@@ -230,8 +229,9 @@ node::SharedMemory share_on_node(const node::Introduction* met, Create create, O
 }
 
 // Null if the ranks cannot share memory. `pool` becomes the slot pool of their collectives.
-std::unique_ptr<node::Node> open_node(const node::Nonce& nonce, std::unique_ptr<coll::SlotPool>* pool) {
-  node_comm = ranks_of_this_node();
+std::unique_ptr<node::Node> open_node(MPI_Comm whole, const node::Nonce& nonce,
+                                      std::unique_ptr<coll::SlotPool>* pool) {
+  node_comm = part_of_node(whole);
   int rank = 0, size = 1;
   PMPI_Comm_rank(node_comm, &rank);
   PMPI_Comm_size(node_comm, &size);
@@ -307,12 +307,19 @@ void open_job() {
   end_job_of_two_releases();
   open_failures();
   start_observing();
-  if (!any_rank_has_gpu()) return leave_sessions_unserved();
+  const node::Nonce nonce = agree_on_nonce();
+  MPI_Comm node_of_rank = MPI_COMM_NULL;
+  adopt(real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &node_of_rank),
+        &node_of_rank);
+  open_flight_recorder(node_of_rank, nonce.words[0]);
+  if (!any_rank_has_gpu()) {
+    free_own(&node_of_rank);
+    return leave_sessions_unserved();
+  }
   const kernels::EarlyLoading loads_kernels_until_the_end_of_this_call;
   hand_sessions_to_job();
-  node::Nonce nonce = agree_on_nonce();
   std::unique_ptr<coll::SlotPool> pool;
-  std::unique_ptr<node::Node> node = open_node(nonce, &pool);
+  std::unique_ptr<node::Node> node = open_node(node_of_rank, nonce, &pool);
   adopt(real.Comm_dup(MPI_COMM_SELF, &self_comm), &self_comm);
   adopt(real.Comm_dup(MPI_COMM_WORLD, &silent_comm), &silent_comm);
   open_communicators(MPI_COMM_WORLD);
@@ -397,10 +404,12 @@ FAIRLEAD_MPI(Init_thread, (int* argc, char*** argv, int required, int* provided)
 }
 
 FAIRLEAD_MPI(Finalize, (void)) {
+  const CallRecord record(Function::Finalize, together(MPI_COMM_WORLD));
   progress_thread().end_host_calls();
   int result = real.Finalize();
   // With the quirk attributes_of_self_stay, end_job() has not run.
   if (result == MPI_SUCCESS && has_sessions()) end_job();
+  if (result == MPI_SUCCESS) close_flight_recorder();
   if (result == MPI_SUCCESS) take_sessions_from_job();
   return result;
 }

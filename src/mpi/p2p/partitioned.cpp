@@ -492,7 +492,7 @@ FAIRLEAD_MPIX(Prequest_free, (MPIX_Prequest * prequest)) {
 
 FAIRLEAD_MPI(Psend_init, (const void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest,
                           int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
-  CallRecord record(Function::Psend_init);
+  CallRecord record(Function::Psend_init, a_send(partitions * count, datatype, dest, tag, comm, request));
   auto init = [&](const void* host, MPI_Count host_count, MPI_Datatype host_type, MPI_Request* into) {
     return real.Psend_init(host, partitions, host_count, host_type, dest, tag, comm, info, into);
   };
@@ -504,7 +504,8 @@ FAIRLEAD_MPI(Psend_init, (const void* buf, int partitions, MPI_Count count, MPI_
 
 FAIRLEAD_MPI(Precv_init, (void* buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source,
                           int tag, MPI_Comm comm, MPI_Info info, MPI_Request* request)) {
-  CallRecord record(Function::Precv_init);
+  CallRecord record(Function::Precv_init,
+                    a_receive(partitions * count, datatype, source, tag, comm, request));
   auto init = [&](void* host, MPI_Count host_count, MPI_Datatype host_type, MPI_Request* into) {
     return real.Precv_init(host, partitions, host_count, host_type, source, tag, comm, info, into);
   };

@@ -16,9 +16,9 @@ namespace fairlead::mpi {
 namespace {
 
 template <auto slot, SendMode mode, class Count>
-int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
-              MPI_Request* request) {
-  CallRecord record(function_of<slot>);
+[[gnu::always_inline]] inline int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest,
+                                            int tag, MPI_Comm comm, MPI_Request* request) {
+  CallRecord record(function_of<slot>, a_send(count, datatype, dest, tag, comm, request));
   if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(buf, datatype)) {
     note_uncounted_send(dest, tag, comm);
     return (real.*slot)(buf, count, datatype, dest, tag, comm, request);
@@ -39,9 +39,9 @@ int send_init(const void* buf, Count count, MPI_Datatype datatype, int dest, int
 }
 
 template <auto slot, class Count>
-int recv_init(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-              MPI_Request* request) {
-  CallRecord record(function_of<slot>);
+[[gnu::always_inline]] inline int recv_init(void* buf, Count count, MPI_Datatype datatype, int source,
+                                            int tag, MPI_Comm comm, MPI_Request* request) {
+  CallRecord record(function_of<slot>, a_receive(count, datatype, source, tag, comm, request));
   auto host = [&] { return (real.*slot)(buf, count, datatype, source, tag, comm, request); };
   if (!intercepting() || is_invalid(buf, count, datatype) || is_refused(count, datatype)) return host();
   bool device = is_device(buf, datatype);

@@ -73,26 +73,26 @@ int poll(Try try_once) {
 using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Probe, (int source, int tag, MPI_Comm comm, MPI_Status* status)) {
-  CallRecord record(Function::Probe);
+  CallRecord record(Function::Probe, a_probe(CallKind::message, source, tag, comm));
   if (!intercepting()) return real.Probe(source, tag, comm, status);
   return poll([&](int* found) { return iprobe(source, tag, comm, found, status); });
 }
 
 FAIRLEAD_MPI(Iprobe, (int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status)) {
-  CallRecord record(Function::Iprobe);
+  CallRecord record(Function::Iprobe, a_probe(CallKind::polling, source, tag, comm));
   if (!intercepting()) return real.Iprobe(source, tag, comm, flag, status);
   return iprobe(source, tag, comm, flag, status);
 }
 
 FAIRLEAD_MPI(Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status)) {
-  CallRecord record(Function::Mprobe);
+  CallRecord record(Function::Mprobe, a_probe(CallKind::message, source, tag, comm));
   if (!intercepting()) return real.Mprobe(source, tag, comm, message, status);
   return poll([&](int* found) { return improbe(source, tag, comm, found, message, status); });
 }
 
 FAIRLEAD_MPI(Improbe,
              (int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message, MPI_Status* status)) {
-  CallRecord record(Function::Improbe);
+  CallRecord record(Function::Improbe, a_probe(CallKind::polling, source, tag, comm));
   if (!intercepting()) return real.Improbe(source, tag, comm, flag, message, status);
   return improbe(source, tag, comm, flag, message, status);
 }

@@ -17,12 +17,13 @@ namespace fairlead::mpi {
 namespace {
 
 template <auto blocking, class Count>
-int blocking_receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-                     MPI_Status* status) {
+int blocking_receive(const CallRecord& record, void* buf, Count count, MPI_Datatype datatype, int source,
+                     int tag, MPI_Comm comm, MPI_Status* status) {
   UserBuffer buffer{buf, count, datatype};
   auto host = [&] { return (real.*blocking)(buf, count, datatype, source, tag, comm, status); };
   if (!intercepting() || is_invalid(buf, count, datatype)) return host();
   bool device = is_device(&buffer);
+  if (device) record.note_device();
   // No message arrives from MPI_PROC_NULL, so a device address does no harm.
   if (source == MPI_PROC_NULL) return host();
   const int room = device ? 0 : room_of(count, datatype);
@@ -52,18 +53,18 @@ int blocking_receive(void* buf, Count count, MPI_Datatype datatype, int source, 
 }
 
 template <auto blocking, class Count>
-int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-            MPI_Status* status) {
-  CallRecord record(function_of<blocking>);
+[[gnu::always_inline]] inline int receive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
+                                          MPI_Comm comm, MPI_Status* status) {
+  CallRecord record(function_of<blocking>, a_receive(count, datatype, source, tag, comm));
   return record_receive(record, comm, status, [&](MPI_Status* wanted) {
-    return blocking_receive<blocking>(buf, count, datatype, source, tag, comm, wanted);
+    return blocking_receive<blocking>(record, buf, count, datatype, source, tag, comm, wanted);
   });
 }
 
 template <auto start, class Count>
-int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm,
-             MPI_Request* request) {
-  CallRecord record(function_of<start>);
+[[gnu::always_inline]] inline int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
+                                           MPI_Comm comm, MPI_Request* request) {
+  CallRecord record(function_of<start>, a_receive(count, datatype, source, tag, comm, request));
   // No message arrives from MPI_PROC_NULL, so a device address does no harm.
   if (!intercepting() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL)
     return (real.*start)(buf, count, datatype, source, tag, comm, request);
@@ -91,6 +92,7 @@ int ireceive(void* buf, Count count, MPI_Datatype datatype, int source, int tag,
     }
   }
   if (is_refused(count, datatype)) return (real.*start)(buf, count, datatype, source, tag, comm, request);
+  if (is_device(&buffer)) record.note_device();
   auto operation = std::make_unique<Receive>(buffer, source, tag, comm);
   operation->let_sender_put();
   return hand_out(std::move(operation), request);
@@ -125,7 +127,8 @@ int noted_match(int result, MPI_Count count, MPI_Datatype datatype) {
 }
 
 template <auto blocking, class Count>
-int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Status* status) {
+[[gnu::always_inline]] inline int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message,
+                                          MPI_Status* status) {
   CallRecord record(function_of<blocking>);
   return record_receive(record, MPI_COMM_NULL, status, [&](MPI_Status* wanted) {
     if (auto operation = matched_receive({buf, count, datatype}, message)) return run(*operation, wanted);
@@ -135,7 +138,8 @@ int matched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message,
 }
 
 template <auto start, class Count>
-int imatched(void* buf, Count count, MPI_Datatype datatype, MPI_Message* message, MPI_Request* request) {
+[[gnu::always_inline]] inline int imatched(void* buf, Count count, MPI_Datatype datatype,
+                                           MPI_Message* message, MPI_Request* request) {
   CallRecord record(function_of<start>);
   if (auto operation = matched_receive({buf, count, datatype}, message))
     return hand_out(std::move(operation), request);

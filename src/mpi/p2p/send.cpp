@@ -19,8 +19,9 @@ namespace {
 // the same mode, and polls, so that those operations progress. Buffered sends and sends to MPI_PROC_NULL do
 // not block, so they need no polling.
 template <auto blocking, auto start, SendMode mode, class Count>
-int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
-  CallRecord record(function_of<blocking>);
+[[gnu::always_inline]] inline int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,
+                                       MPI_Comm comm) {
+  CallRecord record(function_of<blocking>, a_send(count, datatype, dest, tag, comm));
   record.add_bytes(dest == MPI_PROC_NULL ? 0 : count, datatype);
   if (!intercepting() || is_invalid(buf, count, datatype))
     return (real.*blocking)(buf, count, datatype, dest, tag, comm);
@@ -28,6 +29,7 @@ int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,
   if (is_device(&buffer)) {
     if (comm == MPI_COMM_NULL || is_refused(count, datatype))
       return (real.*blocking)(buf, count, datatype, dest, tag, comm);
+    record.note_device();
     Send operation(mode, buffer, dest, tag, comm);
     return run(operation, MPI_STATUS_IGNORE);
   }
@@ -41,9 +43,9 @@ int send(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag,
 }
 
 template <auto start, SendMode mode, class Count>
-int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm,
-          MPI_Request* request) {
-  CallRecord record(function_of<start>);
+[[gnu::always_inline]] inline int isend(const void* buf, Count count, MPI_Datatype datatype, int dest,
+                                        int tag, MPI_Comm comm, MPI_Request* request) {
+  CallRecord record(function_of<start>, a_send(count, datatype, dest, tag, comm, request));
   record.add_bytes(dest == MPI_PROC_NULL ? 0 : count, datatype);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
   bool left_to_host = !intercepting() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
@@ -57,6 +59,7 @@ int isend(const void* buf, Count count, MPI_Datatype datatype, int dest, int tag
     record.trace_sent(count, datatype, dest, tag, comm);
     return (real.*start)(buf, count, datatype, dest, tag, comm, request);
   }
+  record.note_device();
   return hand_out(std::make_unique<Send>(mode, buffer, dest, tag, comm), request);
 }
 

@@ -79,10 +79,12 @@ int exchange_in_place(void* buf, Count count, MPI_Datatype datatype, int dest, i
 }
 
 template <auto slot, class Count>
-int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
-             void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-             MPI_Status* status) {
-  CallRecord record(function_of<slot>);
+[[gnu::always_inline]] inline int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype,
+                                           int dest, int sendtag, void* recvbuf, Count recvcount,
+                                           MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                                           MPI_Status* status) {
+  CallRecord record(function_of<slot>,
+                    an_exchange(sendcount, sendtype, dest, sendtag, source, recvtag, comm));
   record_sending_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
   return record_receive(record, comm, status, [&](MPI_Status* wanted) {
     return exchange<slot>(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
@@ -91,9 +93,10 @@ int sendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int de
 }
 
 template <auto slot, class Count>
-int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
-                     int recvtag, MPI_Comm comm, MPI_Status* status) {
-  CallRecord record(function_of<slot>);
+[[gnu::always_inline]] inline int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest,
+                                                   int sendtag, int source, int recvtag, MPI_Comm comm,
+                                                   MPI_Status* status) {
+  CallRecord record(function_of<slot>, an_exchange(count, datatype, dest, sendtag, source, recvtag, comm));
   record_sending_half(record, {buf, count, datatype}, dest, sendtag, comm);
   return record_receive(record, comm, status, [&](MPI_Status* wanted) {
     return exchange_in_place<slot>(buf, count, datatype, dest, sendtag, source, recvtag, comm, wanted);
@@ -101,10 +104,12 @@ int sendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, in
 }
 
 template <auto slot, class Count>
-int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int dest, int sendtag,
-              void* recvbuf, Count recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-              MPI_Request* request) {
-  CallRecord record(function_of<slot>);
+[[gnu::always_inline]] inline int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype,
+                                            int dest, int sendtag, void* recvbuf, Count recvcount,
+                                            MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+                                            MPI_Request* request) {
+  CallRecord record(function_of<slot>,
+                    an_exchange(sendcount, sendtype, dest, sendtag, source, recvtag, comm, request));
   record_sending_half(record, {const_cast<void*>(sendbuf), sendcount, sendtype}, dest, sendtag, comm);
   if (!intercepting())
     return (real.*slot)(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf, recvcount, recvtype, source,
@@ -118,9 +123,11 @@ int isendrecv(const void* sendbuf, Count sendcount, MPI_Datatype sendtype, int d
 }
 
 template <auto slot, class Count>
-int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest, int sendtag, int source,
-                      int recvtag, MPI_Comm comm, MPI_Request* request) {
-  CallRecord record(function_of<slot>);
+[[gnu::always_inline]] inline int isendrecv_replace(void* buf, Count count, MPI_Datatype datatype, int dest,
+                                                    int sendtag, int source, int recvtag, MPI_Comm comm,
+                                                    MPI_Request* request) {
+  CallRecord record(function_of<slot>,
+                    an_exchange(count, datatype, dest, sendtag, source, recvtag, comm, request));
   record_sending_half(record, {buf, count, datatype}, dest, sendtag, comm);
   if (!intercepting())
     return (real.*slot)(buf, count, datatype, dest, sendtag, source, recvtag, comm, request);

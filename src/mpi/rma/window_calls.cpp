@@ -196,26 +196,26 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Win_create,
              (void* base, MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
-  CallRecord record(Function::Win_create);
+  CallRecord record(Function::Win_create, together(comm));
   return made(create(real.Win_create, base, size, disp_unit, info, comm, win), win, info, comm);
 }
 
 FAIRLEAD_MPI(Win_create_c,
              (void* base, MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
-  CallRecord record(Function::Win_create_c);
+  CallRecord record(Function::Win_create_c, together(comm));
   return made(create(real.Win_create_c, base, size, disp_unit, info, comm, win), win, info, comm);
 }
 
 FAIRLEAD_MPI(Win_allocate,
              (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
-  CallRecord record(Function::Win_allocate);
+  CallRecord record(Function::Win_allocate, together(comm));
   return made(allocate(MPI_WIN_FLAVOR_ALLOCATE, real.Win_allocate, size, disp_unit, info, comm, baseptr, win),
               win, info, comm);
 }
 
 FAIRLEAD_MPI(Win_allocate_c,
              (MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
-  CallRecord record(Function::Win_allocate_c);
+  CallRecord record(Function::Win_allocate_c, together(comm));
   return made(
       allocate(MPI_WIN_FLAVOR_ALLOCATE, real.Win_allocate_c, size, disp_unit, info, comm, baseptr, win), win,
       info, comm);
@@ -223,7 +223,7 @@ FAIRLEAD_MPI(Win_allocate_c,
 
 FAIRLEAD_MPI(Win_allocate_shared,
              (MPI_Aint size, int disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
-  CallRecord record(Function::Win_allocate_shared);
+  CallRecord record(Function::Win_allocate_shared, together(comm));
   return made(
       allocate(MPI_WIN_FLAVOR_SHARED, real.Win_allocate_shared, size, disp_unit, info, comm, baseptr, win),
       win, info, comm);
@@ -231,7 +231,7 @@ FAIRLEAD_MPI(Win_allocate_shared,
 
 FAIRLEAD_MPI(Win_allocate_shared_c,
              (MPI_Aint size, MPI_Aint disp_unit, MPI_Info info, MPI_Comm comm, void* baseptr, MPI_Win* win)) {
-  CallRecord record(Function::Win_allocate_shared_c);
+  CallRecord record(Function::Win_allocate_shared_c, together(comm));
   return made(
       allocate(MPI_WIN_FLAVOR_SHARED, real.Win_allocate_shared_c, size, disp_unit, info, comm, baseptr, win),
       win, info, comm);
@@ -260,7 +260,7 @@ FAIRLEAD_MPI(Win_shared_query_c,
 
 // The memory that the program will attach is not known yet, so FAIRLEAD_WIN_DYNAMIC decides.
 FAIRLEAD_MPI(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win* win)) {
-  CallRecord record(Function::Win_create_dynamic);
+  CallRecord record(Function::Win_create_dynamic, together(comm));
   if (!may_be_ours(0, 1, comm, win)) return real.Win_create_dynamic(info, comm, win);
   prepare(comm);
   int on_device = 0;

@@ -115,8 +115,9 @@ std::shared_ptr<CommunicatorState> intercept(CollectiveCall* call, bool blocking
   return nullptr;
 }
 
-int run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call) {
+int run(const CallRecord& record, std::shared_ptr<CommunicatorState> state, const CollectiveCall& call) {
   Regions regions = regions_of(call, state->position());
+  if (regions.on_device()) record.note_device();
   const int error = error_of(call, regions);
   if (call.must_agree && (error != MPI_SUCCESS || is_refused(regions))) decline_between_nodes(call, *state);
   if (error != MPI_SUCCESS) return raise_error_of_arguments(call, error, *state, true);
@@ -126,8 +127,10 @@ int run(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call) {
   return run_collective(std::move(state), call, std::move(regions));
 }
 
-int start(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, MPI_Request* request) {
+int start(const CallRecord& record, std::shared_ptr<CommunicatorState> state, const CollectiveCall& call,
+          MPI_Request* request) {
   Regions regions = regions_of(call, state->position());
+  if (regions.on_device()) record.note_device();
   const int error = error_of(call, regions);
   if (error != MPI_SUCCESS || is_refused(regions)) decline_nonblocking(call, *state);
   if (error != MPI_SUCCESS) return raise_error_of_arguments(call, error, *state, false);
@@ -141,25 +144,22 @@ int start(std::shared_ptr<CommunicatorState> state, const CollectiveCall& call, 
 
 }  // namespace
 
-int collective(Function function, CollectiveCall call) {
-  const CallRecord record(function);
+int recorded::collective(const CallRecord& record, CollectiveCall call) {
   if (!intercepting()) return call_host(call, call.comm, call.sendbuf, call.recvbuf);
-  if (auto state = intercept(&call, true)) return run(std::move(state), call);
+  if (auto state = intercept(&call, true)) return run(record, std::move(state), call);
   return block_in_host(call, call.comm, call.sendbuf, call.recvbuf);
 }
 
-int start_collective(Function function, CollectiveCall call, MPI_Request* request) {
-  const CallRecord record(function);
+int recorded::start_collective(const CallRecord& record, CollectiveCall call, MPI_Request* request) {
   if (intercepting())
-    if (auto state = intercept(&call, false)) return start(std::move(state), call, request);
+    if (auto state = intercept(&call, false)) return start(record, std::move(state), call, request);
   return call_host(call, call.comm, call.sendbuf, call.recvbuf, request);
 }
 
 // Each start makes a nonblocking call. It does not use a persistent request of the host MPI, because
 // completion calls poll (quirk persistent_not_polled). The persistent collectives of an inter-communicator
 // share that communicator and must be started in the same order.
-int init_collective(Function function, CollectiveCall call, MPI_Info info, MPI_Request* request) {
-  const CallRecord record(function);
+int recorded::init_collective(CollectiveCall call, MPI_Info info, MPI_Request* request) {
   if (!intercepting()) return init_in_host(call, info, request);
   std::shared_ptr<CommunicatorState> state;
   if (call.comm != MPI_COMM_NULL) state = communicator_state_of(call.comm);

@@ -293,7 +293,7 @@ bool try_some(Selection& selection, int count, int* outcount, int* indices, MPI_
 using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Wait, (MPI_Request * request, MPI_Status* status)) {
-  CallRecord record(Function::Wait);
+  CallRecord record(Function::Wait, a_completion(CallKind::completion, request));
   if (forwards(request, status)) return forward(1, request, [&] { return real.Wait(request, status); });
   Operation* operation = engine().find(*request);
   if (!operation || !operation->active) {
@@ -306,7 +306,7 @@ FAIRLEAD_MPI(Wait, (MPI_Request * request, MPI_Status* status)) {
 }
 
 FAIRLEAD_MPI(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
-  CallRecord record(Function::Test);
+  CallRecord record(Function::Test, a_completion(CallKind::polling, request));
   if (forwards(request, status, flag))
     return forward(1, request, [&] { return real.Test(request, flag, status); });
   Operation* operation = engine().find(*request);
@@ -319,19 +319,19 @@ FAIRLEAD_MPI(Test, (MPI_Request * request, int* flag, MPI_Status* status)) {
 }
 
 FAIRLEAD_MPI(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[])) {
-  CallRecord record(Function::Waitall);
+  CallRecord record(Function::Waitall, a_completion(CallKind::completion, requests, count));
   if (!forwards(count, requests, statuses)) return wait_all(count, requests, statuses);
   return forward(count, requests, [&] { return real.Waitall(count, requests, statuses); });
 }
 
 FAIRLEAD_MPI(Testall, (int count, MPI_Request requests[], int* flag, MPI_Status statuses[])) {
-  CallRecord record(Function::Testall);
+  CallRecord record(Function::Testall, a_completion(CallKind::polling, requests, count));
   if (!forwards(count, requests, statuses, flag)) return test_all(count, requests, flag, statuses);
   return forward(count, requests, [&] { return real.Testall(count, requests, flag, statuses); });
 }
 
 FAIRLEAD_MPI(Waitany, (int count, MPI_Request requests[], int* index, MPI_Status* status)) {
-  CallRecord record(Function::Waitany);
+  CallRecord record(Function::Waitany, a_completion(CallKind::completion, requests, count));
   if (forwards(count, requests, status, index))
     return forward(count, requests, [&] { return real.Waitany(count, requests, index, status); });
   Selection selection(count, requests);
@@ -341,7 +341,7 @@ FAIRLEAD_MPI(Waitany, (int count, MPI_Request requests[], int* index, MPI_Status
 }
 
 FAIRLEAD_MPI(Testany, (int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status)) {
-  CallRecord record(Function::Testany);
+  CallRecord record(Function::Testany, a_completion(CallKind::polling, requests, count));
   if (forwards(count, requests, status, index, flag))
     return forward(count, requests, [&] { return real.Testany(count, requests, index, flag, status); });
   Selection selection(count, requests);
@@ -352,7 +352,7 @@ FAIRLEAD_MPI(Testany, (int count, MPI_Request requests[], int* index, int* flag,
 
 FAIRLEAD_MPI(Waitsome,
              (int count, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[])) {
-  CallRecord record(Function::Waitsome);
+  CallRecord record(Function::Waitsome, a_completion(CallKind::completion, requests, count));
   if (forwards(count, requests, statuses, outcount, indices))
     return forward(count, requests,
                    [&] { return real.Waitsome(count, requests, outcount, indices, statuses); });
@@ -364,7 +364,7 @@ FAIRLEAD_MPI(Waitsome,
 
 FAIRLEAD_MPI(Testsome,
              (int count, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[])) {
-  CallRecord record(Function::Testsome);
+  CallRecord record(Function::Testsome, a_completion(CallKind::polling, requests, count));
   if (forwards(count, requests, statuses, outcount, indices))
     return forward(count, requests,
                    [&] { return real.Testsome(count, requests, outcount, indices, statuses); });

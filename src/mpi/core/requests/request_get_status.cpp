@@ -79,7 +79,7 @@ void progress() {
 using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Request_get_status, (MPI_Request request, int* flag, MPI_Status* status)) {
-  CallRecord record(Function::Request_get_status);
+  CallRecord record(Function::Request_get_status, a_completion(CallKind::polling, &request));
   if (!intercepting() || !engine().busy() || !flag || is_no_status(status))
     return real.Request_get_status(request, flag, status);
   engine().progress();

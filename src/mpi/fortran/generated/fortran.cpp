@@ -390,7 +390,7 @@ FAIRLEAD_ENTRIES(Op_free, op_free, OP_FREE, (Integer* op, Integer* ierror),
 
 FAIRLEAD_ENTRIES(Comm_dup, comm_dup, COMM_DUP, (Integer* comm, Integer* newcomm, Integer* ierror),
                  (comm, newcomm, ierror)) {
-  CallRecord record(Function::Comm_dup);
+  CallRecord record(Function::Comm_dup, together(Comm::from(comm)));
   if (!intercepting()) return host(comm, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -405,7 +405,7 @@ FAIRLEAD_ENTRIES(Comm_dup, comm_dup, COMM_DUP, (Integer* comm, Integer* newcomm,
 FAIRLEAD_ENTRIES(Comm_create, comm_create, COMM_CREATE, (Integer* comm, Integer* group, Integer* newcomm,
                  Integer* ierror),
                  (comm, group, newcomm, ierror)) {
-  CallRecord record(Function::Comm_create);
+  CallRecord record(Function::Comm_create, together(Comm::from(comm)));
   if (!intercepting()) return host(comm, group, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -420,7 +420,7 @@ FAIRLEAD_ENTRIES(Comm_create, comm_create, COMM_CREATE, (Integer* comm, Integer*
 FAIRLEAD_ENTRIES(Comm_split, comm_split, COMM_SPLIT, (Integer* comm, Integer* color, Integer* key,
                  Integer* newcomm, Integer* ierror),
                  (comm, color, key, newcomm, ierror)) {
-  CallRecord record(Function::Comm_split);
+  CallRecord record(Function::Comm_split, together(Comm::from(comm)));
   if (!intercepting()) return host(comm, color, key, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -436,7 +436,7 @@ FAIRLEAD_ENTRIES(Intercomm_create, intercomm_create, INTERCOMM_CREATE, (Integer*
                  Integer* local_leader, Integer* peer_comm, Integer* remote_leader, Integer* tag,
                  Integer* newintercomm, Integer* ierror),
                  (local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm, ierror)) {
-  CallRecord record(Function::Intercomm_create);
+  CallRecord record(Function::Intercomm_create, together(Comm::from(local_comm)));
   if (!intercepting()) return host(local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm,
       ierror);
   await_turn(Comm::from(local_comm));
@@ -451,7 +451,7 @@ FAIRLEAD_ENTRIES(Intercomm_create, intercomm_create, INTERCOMM_CREATE, (Integer*
 FAIRLEAD_ENTRIES(Intercomm_merge, intercomm_merge, INTERCOMM_MERGE, (Integer* intercomm, Integer* high,
                  Integer* newintracomm, Integer* ierror),
                  (intercomm, high, newintracomm, ierror)) {
-  CallRecord record(Function::Intercomm_merge);
+  CallRecord record(Function::Intercomm_merge, together(Comm::from(intercomm)));
   if (!intercepting()) return host(intercomm, high, newintracomm, ierror);
   await_turn(Comm::from(intercomm));
   gather_before(Comm::from(intercomm));
@@ -464,7 +464,7 @@ FAIRLEAD_ENTRIES(Intercomm_merge, intercomm_merge, INTERCOMM_MERGE, (Integer* in
 FAIRLEAD_ENTRIES(Comm_dup_with_info, comm_dup_with_info, COMM_DUP_WITH_INFO, (Integer* comm, Integer* info,
                  Integer* newcomm, Integer* ierror),
                  (comm, info, newcomm, ierror)) {
-  CallRecord record(Function::Comm_dup_with_info);
+  CallRecord record(Function::Comm_dup_with_info, together(Comm::from(comm)));
   if (!intercepting()) return host(comm, info, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -494,7 +494,7 @@ FAIRLEAD_ENTRIES(Comm_create_group, comm_create_group, COMM_CREATE_GROUP, (Integ
 FAIRLEAD_ENTRIES(Comm_split_type, comm_split_type, COMM_SPLIT_TYPE, (Integer* comm, Integer* split_type,
                  Integer* key, Integer* info, Integer* newcomm, Integer* ierror),
                  (comm, split_type, key, info, newcomm, ierror)) {
-  CallRecord record(Function::Comm_split_type);
+  CallRecord record(Function::Comm_split_type, together(Comm::from(comm)));
   if (!intercepting()) return host(comm, split_type, key, info, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -510,7 +510,7 @@ FAIRLEAD_ENTRIES(Comm_split_type, comm_split_type, COMM_SPLIT_TYPE, (Integer* co
 
 FAIRLEAD_ENTRIES(Comm_set_info, comm_set_info, COMM_SET_INFO, (Integer* comm, Integer* info, Integer* ierror),
                  (comm, info, ierror)) {
-  CallRecord record(Function::Comm_set_info);
+  CallRecord record(Function::Comm_set_info, together(Comm::from(comm)));
   if (!intercepting()) return host(comm, info, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -597,7 +597,7 @@ FAIRLEAD_ENTRIES(Comm_free, comm_free, COMM_FREE, (Integer* comm, Integer* ierro
 FAIRLEAD_ENTRIES(Cart_create, cart_create, CART_CREATE, (Integer* comm_old, Integer* ndims, Integer* dims,
                  Integer* periods, Integer* reorder, Integer* comm_cart, Integer* ierror),
                  (comm_old, ndims, dims, periods, reorder, comm_cart, ierror)) {
-  CallRecord record(Function::Cart_create);
+  CallRecord record(Function::Cart_create, together(Comm::from(comm_old)));
   if (!intercepting()) return host(comm_old, ndims, dims, periods, reorder, comm_cart, ierror);
   await_turn(Comm::from(comm_old));
   gather_before(Comm::from(comm_old));
@@ -612,7 +612,7 @@ FAIRLEAD_ENTRIES(Cart_create, cart_create, CART_CREATE, (Integer* comm_old, Inte
 FAIRLEAD_ENTRIES(Cart_sub, cart_sub, CART_SUB, (Integer* comm, Integer* remain_dims, Integer* newcomm,
                  Integer* ierror),
                  (comm, remain_dims, newcomm, ierror)) {
-  CallRecord record(Function::Cart_sub);
+  CallRecord record(Function::Cart_sub, together(Comm::from(comm)));
   if (!intercepting()) return host(comm, remain_dims, newcomm, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -627,7 +627,7 @@ FAIRLEAD_ENTRIES(Cart_sub, cart_sub, CART_SUB, (Integer* comm, Integer* remain_d
 FAIRLEAD_ENTRIES(Cart_map, cart_map, CART_MAP, (Integer* comm, Integer* ndims, Integer* dims,
                  Integer* periods, Integer* newrank, Integer* ierror),
                  (comm, ndims, dims, periods, newrank, ierror)) {
-  CallRecord record(Function::Cart_map);
+  CallRecord record(Function::Cart_map, together(Comm::from(comm)));
   if (!intercepting()) return host(comm, ndims, dims, periods, newrank, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -638,7 +638,7 @@ FAIRLEAD_ENTRIES(Cart_map, cart_map, CART_MAP, (Integer* comm, Integer* ndims, I
 FAIRLEAD_ENTRIES(Graph_create, graph_create, GRAPH_CREATE, (Integer* comm_old, Integer* nnodes,
                  Integer* index, Integer* edges, Integer* reorder, Integer* comm_graph, Integer* ierror),
                  (comm_old, nnodes, index, edges, reorder, comm_graph, ierror)) {
-  CallRecord record(Function::Graph_create);
+  CallRecord record(Function::Graph_create, together(Comm::from(comm_old)));
   if (!intercepting()) return host(comm_old, nnodes, index, edges, reorder, comm_graph, ierror);
   await_turn(Comm::from(comm_old));
   gather_before(Comm::from(comm_old));
@@ -653,7 +653,7 @@ FAIRLEAD_ENTRIES(Graph_create, graph_create, GRAPH_CREATE, (Integer* comm_old, I
 FAIRLEAD_ENTRIES(Graph_map, graph_map, GRAPH_MAP, (Integer* comm, Integer* nnodes, Integer* index,
                  Integer* edges, Integer* newrank, Integer* ierror),
                  (comm, nnodes, index, edges, newrank, ierror)) {
-  CallRecord record(Function::Graph_map);
+  CallRecord record(Function::Graph_map, together(Comm::from(comm)));
   if (!intercepting()) return host(comm, nnodes, index, edges, newrank, ierror);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -666,7 +666,7 @@ FAIRLEAD_ENTRIES(Dist_graph_create, dist_graph_create, DIST_GRAPH_CREATE, (Integ
                  Integer* reorder, Integer* comm_dist_graph, Integer* ierror),
                  (comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph,
                  ierror)) {
-  CallRecord record(Function::Dist_graph_create);
+  CallRecord record(Function::Dist_graph_create, together(Comm::from(comm_old)));
   if (!intercepting()) return host(comm_old, n, sources, degrees, destinations, weights, info, reorder,
       comm_dist_graph, ierror);
   await_turn(Comm::from(comm_old));
@@ -687,7 +687,7 @@ FAIRLEAD_ENTRIES(Dist_graph_create_adjacent, dist_graph_create_adjacent, DIST_GR
                  Integer* reorder, Integer* comm_dist_graph, Integer* ierror),
                  (comm_old, indegree, sources, sourceweights, outdegree, destinations, destweights, info,
                  reorder, comm_dist_graph, ierror)) {
-  CallRecord record(Function::Dist_graph_create_adjacent);
+  CallRecord record(Function::Dist_graph_create_adjacent, together(Comm::from(comm_old)));
   if (!intercepting()) return host(comm_old, indegree, sources, sourceweights, outdegree, destinations,
       destweights, info, reorder, comm_dist_graph, ierror);
   await_turn(Comm::from(comm_old));
@@ -840,7 +840,7 @@ FAIRLEAD_ENTRIES(Comm_spawn, comm_spawn, COMM_SPAWN, (void* command, void* argv,
                  Integer* ierror, size_t length_of_command, size_t length_of_argv),
                  (command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes, ierror,
                  length_of_command, length_of_argv)) {
-  CallRecord record(Function::Comm_spawn);
+  CallRecord record(Function::Comm_spawn, together(Comm::from(comm)));
   if (!intercepting()) return host(command, argv, maxprocs, info, root, comm, intercomm, array_of_errcodes,
       ierror, length_of_command, length_of_argv);
   await_turn(Comm::from(comm));
@@ -860,7 +860,7 @@ FAIRLEAD_ENTRIES(Comm_spawn_multiple, comm_spawn_multiple, COMM_SPAWN_MULTIPLE, 
                  (count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info, root, comm,
                  intercomm, array_of_errcodes, ierror, length_of_array_of_commands,
                  length_of_array_of_argv)) {
-  CallRecord record(Function::Comm_spawn_multiple);
+  CallRecord record(Function::Comm_spawn_multiple, together(Comm::from(comm)));
   if (!intercepting()) return host(count, array_of_commands, array_of_argv, array_of_maxprocs, array_of_info,
       root, comm, intercomm, array_of_errcodes, ierror, length_of_array_of_commands, length_of_array_of_argv);
   await_turn(Comm::from(comm));
@@ -875,7 +875,7 @@ FAIRLEAD_ENTRIES(Comm_spawn_multiple, comm_spawn_multiple, COMM_SPAWN_MULTIPLE, 
 FAIRLEAD_ENTRIES(Comm_accept, comm_accept, COMM_ACCEPT, (void* port_name, Integer* info, Integer* root,
                  Integer* comm, Integer* newcomm, Integer* ierror, size_t length_of_port_name),
                  (port_name, info, root, comm, newcomm, ierror, length_of_port_name)) {
-  CallRecord record(Function::Comm_accept);
+  CallRecord record(Function::Comm_accept, together(Comm::from(comm)));
   if (!intercepting()) return host(port_name, info, root, comm, newcomm, ierror, length_of_port_name);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -888,7 +888,7 @@ FAIRLEAD_ENTRIES(Comm_accept, comm_accept, COMM_ACCEPT, (void* port_name, Intege
 FAIRLEAD_ENTRIES(Comm_connect, comm_connect, COMM_CONNECT, (void* port_name, Integer* info, Integer* root,
                  Integer* comm, Integer* newcomm, Integer* ierror, size_t length_of_port_name),
                  (port_name, info, root, comm, newcomm, ierror, length_of_port_name)) {
-  CallRecord record(Function::Comm_connect);
+  CallRecord record(Function::Comm_connect, together(Comm::from(comm)));
   if (!intercepting()) return host(port_name, info, root, comm, newcomm, ierror, length_of_port_name);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));
@@ -1143,7 +1143,7 @@ FAIRLEAD_ENTRIES(Win_sync, win_sync, WIN_SYNC, (Integer* win, Integer* ierror),
 FAIRLEAD_ENTRIES(File_open, file_open, FILE_OPEN, (Integer* comm, void* filename, Integer* amode,
                  Integer* info, Integer* fh, Integer* ierror, size_t length_of_filename),
                  (comm, filename, amode, info, fh, ierror, length_of_filename)) {
-  CallRecord record(Function::File_open);
+  CallRecord record(Function::File_open, together(Comm::from(comm)));
   if (!intercepting()) return host(comm, filename, amode, info, fh, ierror, length_of_filename);
   await_turn(Comm::from(comm));
   gather_before(Comm::from(comm));

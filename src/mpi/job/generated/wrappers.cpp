@@ -108,7 +108,7 @@ FAIRLEAD_MPI(Session_flush_buffer, (MPI_Session session)) {
 #endif
 
 FAIRLEAD_MPI(Comm_dup, (MPI_Comm comm, MPI_Comm* newcomm)) {
-  CallRecord record(Function::Comm_dup);
+  CallRecord record(Function::Comm_dup, together(comm));
   if (!intercepting()) return real.Comm_dup(comm, newcomm);
   await_turn(comm);
   gather_before(comm);
@@ -121,7 +121,7 @@ FAIRLEAD_MPI(Comm_dup, (MPI_Comm comm, MPI_Comm* newcomm)) {
 }
 
 FAIRLEAD_MPI(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm)) {
-  CallRecord record(Function::Comm_create);
+  CallRecord record(Function::Comm_create, together(comm));
   if (!intercepting()) return real.Comm_create(comm, group, newcomm);
   await_turn(comm);
   gather_before(comm);
@@ -134,7 +134,7 @@ FAIRLEAD_MPI(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm* newcomm)) {
 }
 
 FAIRLEAD_MPI(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm* newcomm)) {
-  CallRecord record(Function::Comm_split);
+  CallRecord record(Function::Comm_split, together(comm));
   if (!intercepting()) return real.Comm_split(comm, color, key, newcomm);
   await_turn(comm);
   gather_before(comm);
@@ -148,7 +148,7 @@ FAIRLEAD_MPI(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm* newcomm))
 
 FAIRLEAD_MPI(Intercomm_create, (MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader,
     int tag, MPI_Comm* newintercomm)) {
-  CallRecord record(Function::Intercomm_create);
+  CallRecord record(Function::Intercomm_create, together(local_comm));
   if (!intercepting()) return real.Intercomm_create(local_comm, local_leader, peer_comm, remote_leader, tag,
       newintercomm);
   await_turn(local_comm);
@@ -160,7 +160,7 @@ FAIRLEAD_MPI(Intercomm_create, (MPI_Comm local_comm, int local_leader, MPI_Comm 
 }
 
 FAIRLEAD_MPI(Intercomm_merge, (MPI_Comm intercomm, int high, MPI_Comm* newintracomm)) {
-  CallRecord record(Function::Intercomm_merge);
+  CallRecord record(Function::Intercomm_merge, together(intercomm));
   if (!intercepting()) return real.Intercomm_merge(intercomm, high, newintracomm);
   await_turn(intercomm);
   gather_before(intercomm);
@@ -171,7 +171,7 @@ FAIRLEAD_MPI(Intercomm_merge, (MPI_Comm intercomm, int high, MPI_Comm* newintrac
 }
 
 FAIRLEAD_MPI(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm* newcomm)) {
-  CallRecord record(Function::Comm_dup_with_info);
+  CallRecord record(Function::Comm_dup_with_info, together(comm));
   if (!intercepting()) return real.Comm_dup_with_info(comm, info, newcomm);
   await_turn(comm);
   gather_before(comm);
@@ -197,7 +197,7 @@ FAIRLEAD_MPI(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Co
 }
 
 FAIRLEAD_MPI(Comm_split_type, (MPI_Comm comm, int split_type, int key, MPI_Info info, MPI_Comm* newcomm)) {
-  CallRecord record(Function::Comm_split_type);
+  CallRecord record(Function::Comm_split_type, together(comm));
   if (!intercepting()) return real.Comm_split_type(comm, split_type, key, info, newcomm);
   await_turn(comm);
   gather_before(comm);
@@ -212,7 +212,7 @@ FAIRLEAD_MPI(Comm_split_type, (MPI_Comm comm, int split_type, int key, MPI_Info 
 }
 
 FAIRLEAD_MPI(Comm_set_info, (MPI_Comm comm, MPI_Info info)) {
-  CallRecord record(Function::Comm_set_info);
+  CallRecord record(Function::Comm_set_info, together(comm));
   if (!intercepting()) return real.Comm_set_info(comm, info);
   await_turn(comm);
   gather_before(comm);
@@ -280,7 +280,7 @@ FAIRLEAD_MPI(Comm_get_info, (MPI_Comm comm, MPI_Info* info_used)) {
 
 FAIRLEAD_MPI(Cart_create, (MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int reorder,
     MPI_Comm* comm_cart)) {
-  CallRecord record(Function::Cart_create);
+  CallRecord record(Function::Cart_create, together(comm_old));
   if (!intercepting()) return real.Cart_create(comm_old, ndims, dims, periods, reorder, comm_cart);
   await_turn(comm_old);
   gather_before(comm_old);
@@ -293,7 +293,7 @@ FAIRLEAD_MPI(Cart_create, (MPI_Comm comm_old, int ndims, const int dims[], const
 }
 
 FAIRLEAD_MPI(Cart_sub, (MPI_Comm comm, const int remain_dims[], MPI_Comm* newcomm)) {
-  CallRecord record(Function::Cart_sub);
+  CallRecord record(Function::Cart_sub, together(comm));
   if (!intercepting()) return real.Cart_sub(comm, remain_dims, newcomm);
   await_turn(comm);
   gather_before(comm);
@@ -306,7 +306,7 @@ FAIRLEAD_MPI(Cart_sub, (MPI_Comm comm, const int remain_dims[], MPI_Comm* newcom
 }
 
 FAIRLEAD_MPI(Cart_map, (MPI_Comm comm, int ndims, const int dims[], const int periods[], int* newrank)) {
-  CallRecord record(Function::Cart_map);
+  CallRecord record(Function::Cart_map, together(comm));
   if (!intercepting()) return real.Cart_map(comm, ndims, dims, periods, newrank);
   await_turn(comm);
   gather_before(comm);
@@ -316,7 +316,7 @@ FAIRLEAD_MPI(Cart_map, (MPI_Comm comm, int ndims, const int dims[], const int pe
 
 FAIRLEAD_MPI(Graph_create, (MPI_Comm comm_old, int nnodes, const int index[], const int edges[], int reorder,
     MPI_Comm* comm_graph)) {
-  CallRecord record(Function::Graph_create);
+  CallRecord record(Function::Graph_create, together(comm_old));
   if (!intercepting()) return real.Graph_create(comm_old, nnodes, index, edges, reorder, comm_graph);
   await_turn(comm_old);
   gather_before(comm_old);
@@ -329,7 +329,7 @@ FAIRLEAD_MPI(Graph_create, (MPI_Comm comm_old, int nnodes, const int index[], co
 }
 
 FAIRLEAD_MPI(Graph_map, (MPI_Comm comm, int nnodes, const int index[], const int edges[], int* newrank)) {
-  CallRecord record(Function::Graph_map);
+  CallRecord record(Function::Graph_map, together(comm));
   if (!intercepting()) return real.Graph_map(comm, nnodes, index, edges, newrank);
   await_turn(comm);
   gather_before(comm);
@@ -339,7 +339,7 @@ FAIRLEAD_MPI(Graph_map, (MPI_Comm comm, int nnodes, const int index[], const int
 
 FAIRLEAD_MPI(Dist_graph_create, (MPI_Comm comm_old, int n, const int sources[], const int degrees[],
     const int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm* comm_dist_graph)) {
-  CallRecord record(Function::Dist_graph_create);
+  CallRecord record(Function::Dist_graph_create, together(comm_old));
   if (!intercepting()) return real.Dist_graph_create(comm_old, n, sources, degrees, destinations, weights,
       info, reorder, comm_dist_graph);
   await_turn(comm_old);
@@ -357,7 +357,7 @@ FAIRLEAD_MPI(Dist_graph_create, (MPI_Comm comm_old, int n, const int sources[], 
 FAIRLEAD_MPI(Dist_graph_create_adjacent, (MPI_Comm comm_old, int indegree, const int sources[],
     const int sourceweights[], int outdegree, const int destinations[], const int destweights[],
     MPI_Info info, int reorder, MPI_Comm* comm_dist_graph)) {
-  CallRecord record(Function::Dist_graph_create_adjacent);
+  CallRecord record(Function::Dist_graph_create_adjacent, together(comm_old));
   if (!intercepting()) return real.Dist_graph_create_adjacent(comm_old, indegree, sources, sourceweights,
       outdegree, destinations, destweights, info, reorder, comm_dist_graph);
   await_turn(comm_old);
@@ -449,7 +449,7 @@ FAIRLEAD_MPI(Session_get_info, (MPI_Session session, MPI_Info* info_used)) {
 FAIRLEAD_MPI(Comm_spawn, (const char* command, char* argv[], int maxprocs, MPI_Info info, int root,
     MPI_Comm comm, MPI_Comm* intercomm, int array_of_errcodes[])) {
   SpawnedEnvironment spawned(1, const_cast<char**>(&command), &argv, &info, root, comm);
-  CallRecord record(Function::Comm_spawn);
+  CallRecord record(Function::Comm_spawn, together(comm));
   if (!intercepting()) return real.Comm_spawn(*spawned.commands(), *spawned.argvs(), maxprocs,
       *spawned.infos(), root, comm, intercomm, array_of_errcodes);
   await_turn(comm);
@@ -465,7 +465,7 @@ FAIRLEAD_MPI(Comm_spawn_multiple, (int count, char* array_of_commands[], char** 
     const int array_of_maxprocs[], const MPI_Info array_of_info[], int root, MPI_Comm comm,
     MPI_Comm* intercomm, int array_of_errcodes[])) {
   SpawnedEnvironment spawned(count, array_of_commands, array_of_argv, array_of_info, root, comm);
-  CallRecord record(Function::Comm_spawn_multiple);
+  CallRecord record(Function::Comm_spawn_multiple, together(comm));
   if (!intercepting()) return real.Comm_spawn_multiple(count, spawned.commands(), spawned.argvs(),
       array_of_maxprocs, spawned.infos(), root, comm, intercomm, array_of_errcodes);
   await_turn(comm);
@@ -479,7 +479,7 @@ FAIRLEAD_MPI(Comm_spawn_multiple, (int count, char* array_of_commands[], char** 
 
 FAIRLEAD_MPI(Comm_accept, (const char* port_name, MPI_Info info, int root, MPI_Comm comm,
     MPI_Comm* newcomm)) {
-  CallRecord record(Function::Comm_accept);
+  CallRecord record(Function::Comm_accept, together(comm));
   if (!intercepting()) return real.Comm_accept(port_name, info, root, comm, newcomm);
   await_turn(comm);
   gather_before(comm);
@@ -491,7 +491,7 @@ FAIRLEAD_MPI(Comm_accept, (const char* port_name, MPI_Info info, int root, MPI_C
 
 FAIRLEAD_MPI(Comm_connect, (const char* port_name, MPI_Info info, int root, MPI_Comm comm,
     MPI_Comm* newcomm)) {
-  CallRecord record(Function::Comm_connect);
+  CallRecord record(Function::Comm_connect, together(comm));
   if (!intercepting()) return real.Comm_connect(port_name, info, root, comm, newcomm);
   await_turn(comm);
   gather_before(comm);
@@ -564,7 +564,7 @@ FAIRLEAD_MPI(Win_get_info, (MPI_Win win, MPI_Info* info_used)) {
 }
 
 FAIRLEAD_MPI(File_open, (MPI_Comm comm, const char* filename, int amode, MPI_Info info, MPI_File* fh)) {
-  CallRecord record(Function::File_open);
+  CallRecord record(Function::File_open, together(comm));
   if (!intercepting()) return real.File_open(comm, filename, amode, info, fh);
   await_turn(comm);
   gather_before(comm);

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "flight/view.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+namespace fairlead::flight {
+namespace {
+
+constexpr const char* operation_names[operations_kept] = {
+    "MPI_MAX",  "MPI_MIN",  "MPI_SUM",    "MPI_PROD",   "MPI_LAND",    "MPI_BAND",  "MPI_LOR", "MPI_BOR",
+    "MPI_LXOR", "MPI_BXOR", "MPI_MINLOC", "MPI_MAXLOC", "MPI_REPLACE", "MPI_NO_OP", "",        ""};
+
+Call read(const Call& shared) {
+  Call call;
+  auto* from = reinterpret_cast<const uint64_t*>(&shared);
+  uint64_t words[sizeof(Call) / sizeof(uint64_t)];
+  for (size_t i = 0; i < std::size(words); ++i) words[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+  std::memcpy(&call, words, sizeof call);
+  return call;
+}
+
+template <size_t length>
+std::string text_of(const char (&shared)[length]) {
+  return std::string(shared, strnlen(shared, length));
+}
+
+// A zombie has died, too.
+bool is_alive(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string line;
+  std::getline(file, line);
+  const size_t end = line.rfind(')');
+  return end != std::string::npos && end + 2 < line.size() && line[end + 2] != 'Z' && line[end + 2] != 'X';
+}
+
+void read_thread(const Thread& thread, size_t place, RankView* view) {
+  const uint64_t open = thread.open.load(std::memory_order_acquire), begun = thread.begun.load();
+  view->calls += begun;
+  const uint64_t oldest = begun > calls_kept ? begun - calls_kept : 0;
+  std::vector<Call> calls;
+  for (uint64_t number = begun; number > oldest; --number)
+    calls.push_back(read(thread.calls[(number - 1) % calls_kept]));
+  // Those that were overwritten meanwhile.
+  const uint64_t written = std::min<uint64_t>(thread.begun.load() - begun, calls.size());
+  calls.resize(calls.size() - written);
+  if (open > 0 && open <= begun && begun - open < calls.size()) {
+    const Call& call = calls[begun - open];
+    if (!view->open || call.since < view->open->since) {
+      view->open = call;
+      view->awaited.clear();
+      for (const Call& shared : view->block->requests)
+        if (const Call request = read(shared); request.repeats == waiting_mark(open, place))
+          view->awaited.push_back(request);
+    }
+  }
+  view->last.insert(view->last.end(), calls.begin(), calls.end());
+}
+
+RankView view_of(const Rank& rank) {
+  RankView view{&rank, rank.rank, rank.size, rank.pid, rank.state.load()};
+  view.lives = is_alive(view.pid);
+  for (size_t i = 0; i < threads_kept; ++i) read_thread(rank.threads[i], i, &view);
+  std::stable_sort(view.last.begin(), view.last.end(),
+                   [](const Call& one, const Call& other) { return one.since > other.since; });
+  return view;
+}
+
+}  // namespace
+
+CommunicatorView RankView::communicator(uint64_t handle) const {
+  if (handle == block->world) return {1, size, "MPI_COMM_WORLD", {}};
+  for (const Communicator& known : block->known) {
+    if (known.handle != handle || handle == 0) continue;
+    CommunicatorView view{known.id, known.size, text_of(known.name), {}};
+    const int kept = std::clamp(known.size, 0, static_cast<int>(members_kept));
+    view.members.assign(known.members, known.members + kept);
+    if (view.name.empty()) {
+      char text[48];
+      std::snprintf(text, sizeof text, "communicator %04x of %d ranks",
+                    static_cast<unsigned>(known.id & 0xffff), known.size);
+      view.name = text;
+    }
+    return view;
+  }
+  return {0, 0, "an unknown communicator", {}};
+}
+
+int RankView::in_world(const Call& call, int peer) const {
+  if (peer == absent || peer == block->null_rank) return nobody;
+  if (peer == block->any_source) return any_rank;
+  const CommunicatorView comm = communicator(call.comm);
+  if (comm.id == 1) return peer;
+  return peer >= 0 && peer < static_cast<int>(comm.members.size()) ? comm.members[static_cast<size_t>(peer)]
+                                                                   : nobody;
+}
+
+std::string RankView::operation(const Call& call) const {
+  const auto* found = std::find(std::begin(block->operations), std::end(block->operations), call.op);
+  return call.kind == Kind::collective && call.op != 0 && found != std::end(block->operations)
+             ? operation_names[found - block->operations]
+             : "";
+}
+
+const RankView* JobView::find(int rank) const {
+  auto found =
+      std::find_if(ranks.begin(), ranks.end(), [rank](const RankView& each) { return each.rank == rank; });
+  return found == ranks.end() ? nullptr : &*found;
+}
+
+std::string JobView::name_of(const Call& call) const {
+  return call.function < functions_kept ? text_of(header->functions[call.function]) : "?";
+}
+
+double JobView::seconds_since(const Call& call) const {
+  timespec time;
+  clock_gettime(CLOCK_REALTIME_COARSE, &time);
+  const auto began = static_cast<double>(call.since);
+  return std::max(0.0, static_cast<double>(time.tv_sec) + 1e-9 * (static_cast<double>(time.tv_nsec) - began));
+}
+
+std::vector<JobView> look(const Header* header) {
+  std::map<uint64_t, JobView> jobs;
+  const int taken = std::clamp(header->taken.load(), 0, header->ranks);
+  for (int i = 0; i < taken; ++i) {
+    const Rank& rank = block(const_cast<Header*>(header), i);
+    if (rank.state.load(std::memory_order_acquire) == State::unused) continue;
+    JobView& job = jobs[rank.job];
+    job.job = rank.job;
+    job.size = rank.size;
+    job.header = header;
+    job.ranks.push_back(view_of(rank));
+  }
+  std::vector<JobView> found;
+  for (auto& [number, job] : jobs) {
+    std::sort(job.ranks.begin(), job.ranks.end(),
+              [](const RankView& one, const RankView& other) { return one.rank < other.rank; });
+    found.push_back(std::move(job));
+  }
+  return found;
+}
+
+std::string Site::text() const {
+  char number[32];
+  std::snprintf(number, sizeof number, "%s0x%llx", file.empty() ? "" : "+",
+                static_cast<unsigned long long>(offset));
+  return file.substr(file.rfind('/') + 1) + number;
+}
+
+Site site_of(const RankView& rank, const Call& call) {
+  const Rank& block = *rank.block;
+  if (call.site >= block.program_begin && call.site < block.program_end)
+    return {text_of(block.program), call.site - block.program_base};
+  std::ifstream maps("/proc/" + std::to_string(rank.pid) + "/maps");
+  std::map<std::string, uint64_t> begins;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long long begin = 0, end = 0;
+    int name = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx %*s %*s %*s %*s %n", &begin, &end, &name) < 2) continue;
+    const std::string file = name > 0 ? line.substr(static_cast<size_t>(name)) : "";
+    const uint64_t first = begins.emplace(file, begin).first->second;
+    if (call.site >= begin && call.site < end && !file.empty()) return {file, call.site - first};
+  }
+  return {"", call.site};
+}
+
+}  // namespace fairlead::flight

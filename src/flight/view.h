@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the ranks of a job on this node do, read from the memory of the flight recorder (record.h), which they
+// may change at any time, and which may be damaged.
+
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "flight/record.h"
+
+namespace fairlead::flight {
+
+// What a handle of a communicator stands for.
+struct CommunicatorView {
+  uint64_t id = 0;  // 0: unknown
+  int size = 0;
+  std::string name;
+  std::vector<int> members;  // as far as they are known; empty: that of MPI_COMM_WORLD
+};
+
+struct RankView {
+  const Rank* block = nullptr;
+  int rank = 0, size = 0, pid = 0;
+  State state = State::unused;
+  bool lives = false;
+  uint64_t calls = 0;           // of all threads
+  std::vector<Call> last{};     // newest first
+  std::optional<Call> open{};   // the call it is in; of several threads, the one that began first
+  std::vector<Call> awaited{};  // the starts of the requests for which `open` waits
+
+  bool polls() const { return !open && !last.empty() && last.front().kind == Kind::polling; }
+  CommunicatorView communicator(uint64_t handle) const;
+  // The rank in MPI_COMM_WORLD of a rank of a communicator; any_rank, or nobody.
+  static constexpr int any_rank = -2, nobody = -1;
+  int in_world(const Call& call, int rank) const;
+  bool any_tag(int tag) const { return tag == block->any_tag; }
+  std::string operation(
+      const Call& call) const;  // of a reduction; "" if there is none or it is the program's own
+};
+
+struct JobView {
+  uint64_t job = 0;
+  int size = 0;
+  std::vector<RankView> ranks;  // in order
+  const Header* header = nullptr;
+
+  const RankView* find(int rank) const;
+  std::string name_of(const Call& call) const;  // "MPI_Send"
+  double seconds_since(const Call& call) const;
+};
+
+// All jobs in the file.
+std::vector<JobView> look(const Header* header);
+
+// Where in which file a call of a rank returns to: the program, else what its process has mapped there.
+struct Site {
+  std::string file;  // a path; "" if unknown
+  uint64_t offset = 0;
+  std::string text() const;  // "program+0x1234"
+};
+Site site_of(const RankView& rank, const Call& call);
+
+}  // namespace fairlead::flight

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the programs of tools/hanging.cpp, which hang, until Fairlead says why, and compares what it says."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+# What the report must say; 0, 1 and 2 are the ranks.
+SAYS = {
+    "two_sends": ["3 ranks wait for each other in a circle: all send, and none receives: rank 0 in MPI_Send to rank 1, tag 5,"],
+    "peer_in_finalize": ["rank 0 waits in MPI_Recv from rank 1, tag 7, and rank 1 is in MPI_Finalize"],
+    "skips_allreduce": ["different calls meet: rank 1 is in MPI_Barrier and ranks 0 and 2 are in MPI_Allreduce of MPI_SUM"],
+    "other_collective": ["rank 0 is in MPI_Allreduce of MPI_SUM", "MPI_Bcast with root 0|MPI_Finalize"],
+    "other_root": ["different calls meet: .*in MPI_Bcast with root 1"],
+    "wrong_tag": [r"rank 0 waits in MPI_Recv from rank 1, tag 7, but rank 1 sent tag 8 \(MPI_Send, "],
+    "skips_into_receive": ["ranks 0 and 2 wait in MPI_Allreduce of MPI_SUM for rank 1, which is in MPI_Recv from rank 0, tag 4"],
+    "waits_for_all": ["waits in MPI_Irecv from rank 2, tag 2 on rows, but rank 2 sent tag 1 "],
+}
+# The place of each call is in the program, and the memory is known.
+ROW = r"^  rank {rank} +pid \d+ +.*; at hanging-\w+\+0x[0-9a-f]+"
+
+
+def expect(what, text, pattern):
+    if not re.search(pattern, text, re.M):
+        raise SystemExit(f"{what}: no match of {pattern!r} in:\n{text}")
+
+
+def report_of(run):
+    """The first one, with the rows of all ranks."""
+    lines = []
+    for line in run.stdout:
+        if "no rank on this node has gone on for" in line or lines:
+            lines.append(line)
+        if line.startswith("  rank 2 "):
+            return "".join(lines)
+    raise SystemExit("the job ended without a report")
+
+
+def check(command, name, memory):
+    environment = {**os.environ, "FAIRLEAD_STALL_REPORT_S": "1"}
+    with subprocess.Popen([*command, name, memory], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, errors="replace",
+                          stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True) as run:
+        try:
+            report = report_of(run)
+        finally:
+            os.killpg(run.pid, signal.SIGTERM)
+            run.stdout.close()
+    print(report, flush=True)
+    for pattern in SAYS[name]:
+        expect(f"{name} in {memory} memory", report, r"^\* .*" + pattern)
+    for rank in range(3):
+        expect(f"{name} in {memory} memory", report, ROW.format(rank=rank))
+    if name != "waits_for_all":  # its requests have buffers, not the call
+        expect(f"{name}: memory", report, f"; {memory} memory, ")
+
+
+def main():
+    for name in SAYS:
+        for memory in ("host", "device"):
+            check(sys.argv[1:], name, memory)
+
+
+if __name__ == "__main__":
+    main()

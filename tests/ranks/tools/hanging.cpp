@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Programs that hang, for hang_check.py: each is a mistake that programs make. The second argument says where
+// their buffers are.
+
+#include <mpi.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "fairlead/device.h"
+
+namespace {
+
+constexpr int bytes = 1 << 20;
+int rank = 0, size = 0;
+void *buffer = nullptr, *other = nullptr;
+
+void* memory(bool device) {
+  void* address = nullptr;
+  if (!device) return std::calloc(bytes, 1);
+  if (fairlead_device_malloc(&address, bytes) != 0) MPI_Abort(MPI_COMM_WORLD, 1);
+  return address;
+}
+
+void send_to(int peer, int tag, int count = 8) {
+  MPI_Send(buffer, count, MPI_BYTE, peer, tag, MPI_COMM_WORLD);
+}
+void receive_from(int peer, int tag) {
+  MPI_Recv(other, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+void allreduce() {
+  MPI_Allreduce(buffer, other, 4, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+void two_sends() {
+  send_to((rank + 1) % size, 5, bytes);
+  receive_from((rank + size - 1) % size, 5);
+}
+
+void peer_in_finalize() {
+  if (rank == 0) receive_from(1, 7);
+}
+
+void skips_allreduce() {
+  if (rank != 1) allreduce();
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void other_collective() {
+  if (rank == 0)
+    allreduce();
+  else
+    MPI_Bcast(buffer, 4, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+}
+
+// The broadcast from rank 0 ends there, where a barrier follows.
+void other_root() {
+  MPI_Bcast(buffer, bytes, MPI_BYTE, rank == 0 ? 1 : 2, MPI_COMM_WORLD);
+}
+
+void wrong_tag() {
+  if (rank == 1) send_to(0, 3);
+  if (rank == 0) receive_from(1, 3);
+  if (rank == 1) send_to(0, 8);
+  if (rank == 0) receive_from(1, 7);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void skips_into_receive() {
+  if (rank == 1)
+    receive_from(0, 4);
+  else
+    allreduce();
+}
+
+// Nonblocking, on a communicator of the program's, which the ranks number otherwise.
+void waits_for_all() {
+  MPI_Comm row, duplicate;
+  MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &row);
+  MPI_Comm_dup(row, &duplicate);
+  MPI_Comm_set_name(duplicate, "rows");
+  const int own = size - 1 - rank;
+  MPI_Request requests[2];
+  MPI_Irecv(other, bytes, MPI_BYTE, (own + size - 1) % size, 2, duplicate, &requests[0]);
+  MPI_Isend(buffer, 8, MPI_BYTE, (own + 1) % size, own == 0 ? 1 : 2, duplicate, &requests[1]);
+  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
+void dies() {
+  MPI_Bcast(buffer, 8, MPI_BYTE, 0, MPI_COMM_WORLD);
+  if (rank == 1) {
+    sleep(1);  // launchers lose what a process says that ends at once
+    std::abort();
+  }
+  receive_from(1, 6);
+}
+
+struct Program {
+  const char* name;
+  void (*run)();
+};
+constexpr Program programs[] = {
+    {"two_sends", two_sends},
+    {"peer_in_finalize", peer_in_finalize},
+    {"skips_allreduce", skips_allreduce},
+    {"other_collective", other_collective},
+    {"other_root", other_root},
+    {"wrong_tag", wrong_tag},
+    {"skips_into_receive", skips_into_receive},
+    {"waits_for_all", waits_for_all},
+    {"dies", dies},
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const bool device = argc > 2 && std::strcmp(argv[2], "device") == 0;
+  buffer = memory(device);
+  other = memory(device);
+  for (const Program& program : programs)
+    if (argc > 1 && std::strcmp(argv[1], program.name) == 0) program.run();
+  MPI_Finalize();
+}
