@@ -13,6 +13,7 @@
 #include "common/completion.h"
 #include "common/manual.h"
 #include "doctor/doctor.h"
+#include "hang/hang.h"
 #include "info/info.h"
 #include "options/options.h"
 #include "plot/plot.h"
@@ -44,6 +45,8 @@ constexpr Command commands[] = {
     {"matrix", "measure every pair of GPUs, and order GPUs for neighbouring ranks", matrix_command, nullptr},
     {"doctor", "find out whether this MPI is GPU-aware, why not, and what to do", doctor_command,
      with_defaults<DoctorArguments, define_doctor>},
+    {"hang", "say what the ranks of a running job wait for", hang_command,
+     with_defaults<HangArguments, define_hang>},
     {"plot", "draw what the benchmarks wrote, as a picture or in the terminal", plot_command,
      with_defaults<PlotArguments, define_plot>},
     {"info", "print the version, the MPIs and GPUs found, and where files are", info_command,

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `fairlead run` says when a rank is ended by a signal, and that signals sent to it reach the ranks."""
+"""What `fairlead run` says when a rank is ended by a signal, and that signals sent to it reach the ranks; what it says of
+ranks at SIGUSR1, and `fairlead hang`."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-from tool import MPIS, TIMEOUT, TOOL, ToolTest, example, fairlead, has_library, script
+from tool import MPIS, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, has_library, script
 
 
 class Deaths(ToolTest):
@@ -61,6 +63,52 @@ class Deaths(ToolTest):
                             break
                         time.sleep(0.01)
                     self.assertFalse(os.path.exists(f"/proc/{rank}"))
+
+
+def hanging(abi):
+    return os.path.join(TREE, "bin", f"hanging-{abi}")
+
+
+class Hangs(ToolTest):
+    def test_a_rank_dies(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                result = fairlead("run", "-n", 2, "--mpi", abi, hanging(abi), "dies", "host")
+                self.assertNotEqual(result.returncode, 0)
+                self.assertIn("fairlead run: what the ranks on this node did", result.stderr)
+                self.assertRegex(result.stderr, r"rank 0 was in MPI_Recv from rank 1, tag 6; its last calls:\n.*, at hanging-\w+\+0x")
+                self.assertRegex(result.stderr, r"rank 1 was outside MPI; its last calls:\n.* MPI_Bcast with root 0, at hanging-")
+
+    def test_a_good_end_says_nothing(self):
+        for abi in filter(has_library, MPIS):
+            self.assertEqual(fairlead("run", "-n", 2, "--mpi", abi, hanging(abi)).stderr, "")
+
+    def test_the_launcher_is_asked(self):
+        """The ranks do not handle the signal, so it is not passed on to them."""
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                variables = {**os.environ, "FAIRLEAD_DEVICE": "sim", "FAIRLEAD_STALL_REPORT_S": "0"}
+                with subprocess.Popen([TOOL, "run", "-n", "2", "--mpi", abi, hanging(abi), "two_sends"], text=True, env=variables,
+                                      stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+                    self.until_it_hangs(run.pid)
+                    run.send_signal(signal.SIGUSR1)
+                    self.assertIn("2 ranks wait for each other in a circle: all send, and none receives", run.stderr.readline())
+                    self.assertTrue(self.hangs(run.pid))
+                    run.terminate()
+
+    def test_no_job(self):
+        result = fairlead("hang", os.getpid())
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn(f"no rank that Fairlead records belongs to process {os.getpid()}", result.stderr)
+
+    @staticmethod
+    def hangs(pid):
+        return "all send, and none receives" in fairlead("hang", pid).stdout
+
+    def until_it_hangs(self, pid):
+        end = time.monotonic() + TIMEOUT
+        while not self.hangs(pid):
+            self.assertLess(time.monotonic(), end)
 
 
 if __name__ == "__main__":

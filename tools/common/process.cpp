@@ -70,12 +70,15 @@ int exit_status(int status) {
 
 }  // namespace
 
-int run_through(const Words& command) {
+int run_through(const Words& command, const std::function<bool()>& asked) {
   hand_over_what_was_said();
   std::vector<char*> arguments = argument_vector(command);
-  constexpr int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-  sigset_t all, before;
-  sigemptyset(&all);
+  constexpr int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR2};
+  sigset_t all, before, awaited;
+  sigemptyset(&awaited);
+  sigaddset(&awaited, SIGUSR1);
+  sigaddset(&awaited, SIGCHLD);
+  all = awaited;
   for (int number : passed) sigaddset(&all, number);
   sigprocmask(SIG_BLOCK, &all, &before);  // until there is somebody to pass them on to
   pid_t child = fork();
@@ -93,9 +96,11 @@ int run_through(const Words& command) {
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   for (int number : passed) sigaction(number, &action, nullptr);
   sigprocmask(SIG_SETMASK, &before, nullptr);
+  sigprocmask(SIG_BLOCK, &awaited, nullptr);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  for (int number = 0; waitpid(child, &status, WNOHANG) == 0; sigwait(&awaited, &number))
+    if (number == SIGUSR1 && asked()) kill(child, SIGUSR1);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
   passed_to = 0;
   return exit_status(status);
 }

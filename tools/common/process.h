@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -30,7 +31,8 @@ Captured capture(const Words& command, Stderr errors,
 
 // Runs a program to its end in the place of this process, whose files and terminal it has; signals that are
 // sent to this process alone are passed on. Returns as Captured::status does.
-int run_through(const Words& command);
+// SIGUSR1 calls `asked`, which says whether it is passed on, too.
+int run_through(const Words& command, const std::function<bool()>& asked);
 
 // Replaces this process; returns only by throwing a usage Failure.
 [[noreturn]] void become(const Words& command);

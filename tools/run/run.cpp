@@ -23,6 +23,7 @@
 #include "common/places.h"
 #include "common/process.h"
 #include "common/terminal.h"
+#include "hang/hang.h"
 #include "run/gpu_aware.h"
 #include "run/job_check.h"
 #include "run/job_report.h"
@@ -317,8 +318,16 @@ int launch(const RunArguments& asked, const Words& program) {
     setenv("LD_PRELOAD", others.c_str(), 1);
   std::cout.flush();
   const auto start = std::filesystem::file_time_type::clock::now();
-  int code = run_through(plan.line);
+  const RecordOfRun record(arguments.ranks);
+  int code = run_through(plan.line, [&record] {
+    std::cerr << record.now() << std::flush;
+    return record.ranks_catch(SIGUSR1);
+  });
   explain_death(code, plan.signals, arguments.preload, plan.doctor);
+  if (const std::string end = code == 0 ? "" : record.end(); !end.empty())
+    std::cerr
+        << "fairlead run: what the ranks on this node did that did not come to the end of MPI_Finalize:\n"
+        << end;
   tell_files(arguments, start);
   if (report) report->write(arguments, plan.line, plan.abi, code);
   return code;

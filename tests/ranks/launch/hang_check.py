@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the programs of tools/hanging.cpp, which hang, until Fairlead says why, and compares what it says."""
+"""Runs the programs of tools/hanging.cpp, which hang, until Fairlead says why, and compares what it says. Then
+`fairlead hang` must say the same of the job that still hangs."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 
+TOOL = os.path.join(os.path.dirname(os.path.dirname(sys.argv[-1])), "bin", "fairlead")
 # What the report must say; 0, 1 and 2 are the ranks.
 SAYS = {
     "two_sends": ["3 ranks wait for each other in a circle: all send, and none receives: rank 0 in MPI_Send to rank 1, tag 5,"],
@@ -45,16 +48,21 @@ def check(command, name, memory):
                           stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True) as run:
         try:
             report = report_of(run)
+            asked = subprocess.run([TOOL, "hang", "--calls", "3", str(run.pid)], text=True, capture_output=True, check=True).stdout
+            found = json.loads(subprocess.run([TOOL, "hang", "--json", str(run.pid)], text=True, capture_output=True, check=True).stdout)
         finally:
             os.killpg(run.pid, signal.SIGTERM)
             run.stdout.close()
     print(report, flush=True)
-    for pattern in SAYS[name]:
-        expect(f"{name} in {memory} memory", report, r"^\* .*" + pattern)
-    for rank in range(3):
-        expect(f"{name} in {memory} memory", report, ROW.format(rank=rank))
+    for text in report, asked:
+        for pattern in SAYS[name]:
+            expect(f"{name} in {memory} memory", text, r"^\* .*" + pattern)
+        for rank in range(3):
+            expect(f"{name} in {memory} memory", text, ROW.format(rank=rank))
     if name != "waits_for_all":  # its requests have buffers, not the call
         expect(f"{name}: memory", report, f"; {memory} memory, ")
+    if [rank["rank"] for rank in found[0]["ranks"]] != [0, 1, 2] or not found[0]["findings"]:
+        raise SystemExit(f"{name}: fairlead hang --json: {found}")
 
 
 def main():
