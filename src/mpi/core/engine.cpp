@@ -16,10 +16,12 @@
 #include "device/unused.h"
 #include "kernels/reduce.h"
 #include "mpi/abi/comm_self.h"
+#include "mpi/check/call_site.h"
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
+#include "mpi/core/record.h"
 #include "mpi/failures/failures.h"
 
 namespace fairlead::mpi {
@@ -149,7 +151,18 @@ Engine::State Engine::state() {
   return moves ? State::moves : awaits ? State::awaits : State::idle;
 }
 
+std::vector<std::string> Engine::unfinished_calls() {
+  std::vector<std::string> calls;
+  std::lock_guard lock(mutex_);
+  for (const auto& [request, operation] : by_request_)
+    calls.push_back(operation->call + ", " + operation->description() + ", was never " +
+                    (operation->active ? "completed" : "freed"));
+  return calls;
+}
+
 void Engine::bind(MPI_Request request, Operation* operation) {
+  static const bool names_calls = options().check.contains("leaks");
+  if (names_calls) operation->call = std::string(name_of_call()) + " at " + find_call_site().place;
   std::lock_guard lock(mutex_);
   by_request_[request] = operation;
 }

@@ -11,6 +11,7 @@
 #include <climits>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -74,6 +75,9 @@ class Engine {
     size_t operations, requests, buffered;
   };
   Counts counts();
+  // The calls that the requests in bind() are of: "MPI_Isend at program+0x1234, a send of 4096 bytes to rank
+  // 1 with tag 5, was never completed".
+  std::vector<std::string> unfinished_calls();
 
   node::Node* node() const { return node_.get(); }
   const node::Nonce& nonce() const { return nonce_; }

@@ -114,6 +114,7 @@ class Operation {
   bool persistent = false;
   bool active = true;  // if persistent: started and not completed
   MPI_Request handle = MPI_REQUEST_NULL;
+  std::string call;  // "MPI_Isend at program+0x1234", with FAIRLEAD_CHECK=leaks
 
   // State that the engine keeps.
   Scheduled<Operation> scheduled;

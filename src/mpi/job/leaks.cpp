@@ -67,7 +67,10 @@ void LeakCheck::add(const Counts& counts) {
 }
 
 void LeakCheck::count_unfinished() {
-  if (wanted_) add(unfinished());
+  if (!wanted_) return;
+  calls_ = engine().unfinished_calls();
+  // The rest would be what these calls hold.
+  if (calls_.empty()) add(unfinished());
 }
 
 void LeakCheck::count_unreleased() {
@@ -76,10 +79,15 @@ void LeakCheck::count_unreleased() {
 
 void LeakCheck::print() const {
   if (!wanted_) return;
-  if (found_.empty())
-    log_line(LogLevel::info, "leaks: none");
-  else
+  constexpr size_t named = 16;
+  for (size_t i = 0; i < calls_.size() && i < named; ++i)
+    log_line(LogLevel::warn, "leaks: %s", calls_[i].c_str());
+  if (calls_.size() > named)
+    log_line(LogLevel::warn, "leaks: %zu more calls were never completed", calls_.size() - named);
+  if (!found_.empty())
     log_line(LogLevel::warn, "leaks: %s", found_.c_str());
+  else if (calls_.empty())
+    log_line(LogLevel::info, "leaks: none");
 }
 
 }  // namespace fairlead::mpi
