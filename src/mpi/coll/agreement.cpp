@@ -73,7 +73,7 @@ void agree_on_collectives(int world_rank) {
   agree_on_algorithms(world_rank);
   limits = {options().coll_uniform, static_cast<int64_t>(options().coll_nodes_from),
             std::min(static_cast<int64_t>(options().pieces("collective")), longest_segment),
-            options().coll_members};
+            options().coll_members, options().check.contains("collectives")};
   real.Bcast(&limits, sizeof limits, MPI_BYTE, 0, MPI_COMM_WORLD);
 }
 

@@ -22,7 +22,8 @@ void agree_on_collectives(int world_rank);
 struct NodeLimits {
   int64_t uniform;  // agree at every call on communicators whose info does not contain the key
   int64_t from, segment;
-  int64_t members;  // the maximum of a communicator with a collective slot
+  int64_t members;   // the maximum of a communicator with a collective slot
+  int64_t compares;  // FAIRLEAD_CHECK=collectives
 };
 const NodeLimits& node_limits();
 

@@ -96,6 +96,7 @@ CommunicatorState::CommunicatorState(MPI_Comm comm) : comm_(comm), position_(pos
     if (pool) node_ranks_.push_back(engine().node()->node_rank_of_world(world));
   }
   spans_nodes_ = one_world && position_.size > 1 && !may_meet();
+  compares_ = node_limits().compares && one_world && position_.size > 1;
 }
 
 CommunicatorState::CommunicatorState(const CommunicatorState& parent, coll::DuplicateKey key)
@@ -104,7 +105,8 @@ CommunicatorState::CommunicatorState(const CommunicatorState& parent, coll::Dupl
       node_ranks_(parent.node_ranks_),
       joined_together_(true),
       duplicate_key_(key),
-      spans_nodes_(parent.spans_nodes_) {
+      spans_nodes_(parent.spans_nodes_),
+      compares_(parent.compares_) {
   memory_.set_rule(parent.memory_.rule());
 }
 
@@ -239,6 +241,19 @@ int CommunicatorState::make_duplicate(MPI_Comm* duplicate) {
       duplicate);
 }
 
+void CommunicatorState::make_for_comparison() {
+  if (!compares_ || for_comparison_) return;
+  await_turn(comm_);
+  gather_before(comm_);
+  BlockingHostCall blocking_call;
+  MPI_Comm duplicate = MPI_COMM_NULL;
+  if (make_duplicate(&duplicate) != MPI_SUCCESS) return;
+  for_comparison_ = std::shared_ptr<MPI_Comm>(new MPI_Comm(duplicate), [](MPI_Comm* made) {
+    free_own(made);
+    delete made;
+  });
+}
+
 std::optional<coll::DuplicateKey> CommunicatorState::expect_duplicate() {
   if (position_.size == 1 || !joined_together_ || !joined() || !slot_) return std::nullopt;
   coll::DuplicateKey key{pool->name(slot_number_), ++duplicates_};
@@ -305,9 +320,10 @@ Duplicating::~Duplicating() {
 void agree_on_slot(MPI_Comm comm) {
   // If processes may fail, only some members may have made the communicator. They join at its first
   // collective, which the program calls when it knows that all have.
-  if (comm == MPI_COMM_NULL || !pool || survives_failures()) return;
+  if (comm == MPI_COMM_NULL || (!pool && !node_limits().compares) || survives_failures()) return;
   const Kept state = communicator_state_of(comm);
-  state->join();
+  if (pool) state->join();
+  state->make_for_comparison();
   // A nonblocking call that needs it could not make it.
   if (node_limits().uniform && state->spans_nodes()) state->make_for_messages();
 }

@@ -135,6 +135,13 @@ class CommunicatorState {
     if (!for_messages_) for_messages_ = lend_duplicate();
   }
 
+  // The duplicate on which FAIRLEAD_CHECK=collectives compares the calls (entry/comparison.h): null if it
+  // does not, or not yet. Nobody else uses it, so its calls have one order, which is that of the program's.
+  // make_for_comparison() is collective, and blocks.
+  const std::shared_ptr<MPI_Comm>& for_comparison() const { return for_comparison_; }
+  void make_for_comparison();
+  uint64_t next_comparison() { return compared_++; }
+
   // Does all that Fairlead has to do for a call with host memory while no call is open.
   void pass_by();
 
@@ -151,6 +158,7 @@ class CommunicatorState {
     for (const std::shared_ptr<MPI_Comm>& duplicate : lent_) free_own(duplicate.get());
     lent_.clear();
     for_messages_.reset();
+    for_comparison_.reset();
     hierarchy_.reset();
     if (nccl_) {
       std::lock_guard lock(engine().mutex());  // the progress thread may be in NCCL for another communicator
@@ -183,14 +191,15 @@ class CommunicatorState {
   std::optional<coll::DuplicateKey> duplicate_key_;
   uint64_t duplicates_ = 0;
   std::vector<std::shared_ptr<MPI_Comm>> lent_;
-  std::shared_ptr<MPI_Comm> for_messages_;
+  std::shared_ptr<MPI_Comm> for_messages_, for_comparison_;
+  uint64_t compared_ = 0;
   MPI_Request announcement_ = MPI_REQUEST_NULL;
   std::optional<coll::CollectiveSlot> slot_;
   std::optional<coll::NcclMember> nccl_;
   std::unique_ptr<NodeHierarchy> hierarchy_;
   coll::MemoryAgreement memory_;
   std::deque<std::shared_ptr<MemoryQuestion>> questions_;
-  bool spans_nodes_ = false;
+  bool spans_nodes_ = false, compares_ = false;
   uint64_t called_ = 0;
   std::atomic<int> open_{0};
   InOrder arrived_, cleared_, ended_;

@@ -211,21 +211,31 @@ const struct {
 
 }  // namespace
 
-bool kernel_for(MPI_Op op, MPI_Datatype datatype, ReduceOp* kernel_op, Element* element) {
-  for (const auto& known : operations) {
-    if (known.op != op) continue;
-    for (const auto& type : types) {
-      if (type.datatype != datatype) continue;
-      MPI_Count lower = 0, extent = 0;
-      PMPI_Type_get_extent_x(datatype, &lower, &extent);
-      *kernel_op = known.kernel;
-      *element = type.element;
-      // A Fortran compiler may be configured for other sizes.
-      return extent == static_cast<MPI_Count>(kernels::element_bytes(type.element)) &&
-             kernels::has_kernel(known.kernel, type.element);
-    }
+std::optional<Element> kernel_element_of(MPI_Datatype datatype) {
+  for (const auto& type : types) {
+    if (type.datatype != datatype) continue;
+    MPI_Count lower = 0, extent = 0;
+    PMPI_Type_get_extent_x(datatype, &lower, &extent);
+    // A Fortran compiler may be configured for other sizes.
+    if (extent == static_cast<MPI_Count>(kernels::element_bytes(type.element))) return type.element;
+    break;
   }
-  return false;
+  return std::nullopt;
+}
+
+std::optional<ReduceOp> kernel_op_of(MPI_Op op) {
+  for (const auto& known : operations)
+    if (known.op == op) return known.kernel;
+  return std::nullopt;
+}
+
+bool kernel_for(MPI_Op op, MPI_Datatype datatype, ReduceOp* kernel_op, Element* element) {
+  const std::optional<ReduceOp> known = kernel_op_of(op);
+  const std::optional<Element> type = known ? kernel_element_of(datatype) : std::nullopt;
+  if (!type) return false;
+  *kernel_op = *known;
+  *element = *type;
+  return kernels::has_kernel(*known, *type);
 }
 
 bool is_allowed(MPI_Op op, MPI_Datatype datatype) {

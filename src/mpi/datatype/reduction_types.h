@@ -5,10 +5,16 @@
 
 #pragma once
 
+#include <optional>
+
 #include "kernels/reduce.h"
 #include "mpi/abi/host_mpi.h"
 
 namespace fairlead::mpi {
+
+// What a predefined datatype or operation is to kernels; none for user-defined ones, long double and others.
+std::optional<kernels::Element> kernel_element_of(MPI_Datatype datatype);
+std::optional<kernels::ReduceOp> kernel_op_of(MPI_Op op);
 
 // Returns false if there is no kernel: user-defined operations, long double, combinations that the standard
 // does not allow.

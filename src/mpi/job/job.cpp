@@ -31,6 +31,7 @@
 #include "mpi/check/stream_check.h"
 #include "mpi/coll/agreement.h"
 #include "mpi/coll/communicator_state.h"
+#include "mpi/coll/entry/comparison.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/interception.h"
@@ -155,7 +156,10 @@ bool any_rank_has_gpu() {
   struct {
     int has_gpu;
     HandledMemory handled;
-  } mine{options().enabled && (device::runtime() || has_sessions()), handled_here()}, any{};
+  } mine{
+      options().enabled && (device::runtime() || has_sessions() || options().check.contains("collectives")),
+      handled_here()},
+      any{};
   real.Allreduce(&mine, &any, sizeof mine / sizeof(int), MPI_INT, MPI_MAX, MPI_COMM_WORLD);
   set_handled_in_job(any.handled);
   return any.has_gpu != 0;
@@ -350,6 +354,7 @@ void close_job() {
   MPI_Request barrier = MPI_REQUEST_NULL;
   await_ranks("MPI_Finalize", silent_comm, [&] {
     if (engine().idle()) network::discard_unclaimed();
+    if (comparing()) return false;
     if (barrier == MPI_REQUEST_NULL) {
       if (!network::all_received() || !network::capability_is_decided()) return false;
       start_barrier(silent_comm, &barrier);

@@ -5,7 +5,9 @@
 #include "base/options.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/comm_self.h"
+#include "mpi/coll/agreement.h"
 #include "mpi/coll/collective_operation.h"
+#include "mpi/coll/entry/comparison.h"
 #include "mpi/coll/host_call.h"
 #include "mpi/coll/nodes/between_nodes.h"
 #include "mpi/core/error_handler.h"
@@ -86,11 +88,19 @@ int raise_error_of_arguments(const CollectiveCall& call, int error, Communicator
   return raise_error(call.comm, error, "a collective whose arguments are wrong");
 }
 
+void compare(const CollectiveCall& call, CommunicatorState& state, Form form) {
+  if (!node_limits().compares) return;
+  const CommPosition& position = state.position();
+  compare_ranks(state, call, form,
+                is_invalid(call, position) || error_of(call, regions_of(call, position)) != MPI_SUCCESS);
+}
+
 // Returns null if the call goes to the host MPI at once: only host memory is involved, and the call has been
 // announced in the collective slot, if there is one. Otherwise returns the state of the communicator.
 std::shared_ptr<CommunicatorState> intercept(CollectiveCall* call, bool blocking) {
   if (call->comm == MPI_COMM_NULL) return nullptr;
   std::shared_ptr<CommunicatorState> state = communicator_state_of(call->comm);
+  compare(*call, *state, blocking ? Form::blocking : Form::nonblocking);
   if (blocking)
     count_blocking(call, *state);
   else
@@ -162,7 +172,10 @@ int recorded::start_collective(const CallRecord& record, CollectiveCall call, MP
 int recorded::init_collective(CollectiveCall call, MPI_Info info, MPI_Request* request) {
   if (!intercepting()) return init_in_host(call, info, request);
   std::shared_ptr<CommunicatorState> state;
-  if (call.comm != MPI_COMM_NULL) state = communicator_state_of(call.comm);
+  if (call.comm != MPI_COMM_NULL) {
+    state = communicator_state_of(call.comm);
+    compare(call, *state, Form::persistent);
+  }
   // The host MPI finds the error.
   if (!state || is_invalid(call, state->position()))
     return call_host(call, call.comm, call.sendbuf, call.recvbuf, request);
