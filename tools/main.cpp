@@ -67,11 +67,13 @@ std::string help() {
       "Usage: fairlead COMMAND [options]\n\nMakes any MPI GPU-aware: device pointers in MPI calls just "
       "work.\n\nCommands:\n";
   for (const Command& command : commands) text += fmt::format("  {:<10}{}\n", command.name, command.summary);
-  return text + fmt::format(
-                    "\n`fairlead COMMAND --help` or `fairlead help COMMAND` describes a command.\n\nExit "
-                    "codes: 0 success, 1 a problem was found, 2 invalid command line,\n77 this machine "
-                    "cannot run it. `run` and `exec` return the program's own.\n\nExamples:\n{}\n",
-                    examples);
+  return text +
+         fmt::format(
+             "\n`fairlead COMMAND --help` or `fairlead help COMMAND` describes a command.\n\nExit "
+             "codes: 0 success, 1 a problem was found, or output could not be written,\n2 invalid command "
+             "line, 77 this machine cannot run it. `run` and `exec` return the\nprogram's own, `run` "
+             "130 or 143 where Ctrl-C or SIGTERM ended it.\n\nExamples:\n{}\n",
+             examples);
 }
 
 std::string manual_page() {
@@ -180,7 +182,9 @@ int main(int argc, char** argv) {
   for (const Command& command : commands)
     if (!words.empty() && words[0] == command.name) name += std::string(" ") + command.name;
   try {
-    return dispatch(words);
+    const int code = dispatch(words);
+    require_stdout();
+    return code;
   } catch (const Failure& failure) {
     return complain(name, failure);
   }

@@ -60,7 +60,7 @@ int open_to_write(const std::string& path, std::string* error) {
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path) : file_(open_to_write(path, &error_)) {}
+OutputFile::OutputFile(const std::string& path) : path_(path), file_(open_to_write(path, &error_)) {}
 
 void OutputFile::write(std::string_view text) {
   while (error_.empty() && !text.empty()) {
@@ -74,8 +74,14 @@ void OutputFile::write(std::string_view text) {
 
 // Some file systems report only here that a disk is full.
 std::string OutputFile::close() {
-  if (file_ >= 0 && ::close(file_) != 0 && error_.empty()) error_ = std::strerror(errno);
+  if (file_ < 0) return error_;
+  struct stat ours, named;
+  const bool is_there = fstat(file_, &ours) == 0 && S_ISREG(ours.st_mode) &&
+                        lstat(path_.c_str(), &named) == 0 && named.st_ino == ours.st_ino &&
+                        named.st_dev == ours.st_dev;
+  if (::close(file_) != 0 && error_.empty()) error_ = std::strerror(errno);
   file_ = -1;
+  if (!error_.empty() && is_there) unlink(path_.c_str());
   return error_;
 }
 

@@ -21,10 +21,12 @@ class OutputFile {
 
   // Does nothing after an error.
   void write(std::string_view text);
-  // Returns an empty string, or why the file could not be written.
+  // Returns an empty string, or why the file could not be written; then it is removed, so that nobody takes a
+  // part for the whole.
   std::string close();
 
  private:
+  const std::string path_;
   std::string error_;
   int file_;
 };

@@ -42,7 +42,9 @@ class DryRun(ToolTest):
     def test_what_is_recorded_reaches_the_ranks(self):
         for abi in filter(has_library, MPIS):
             line = " ".join(self.words("-n", 1, "--stats", "--stats-file", "a.json", "--trace", "b.json", "--progress", 9,
-                                       example(abi), preload=()))
+                                       "--check", "leaks,streams", "--log", "info", example(abi), preload=()))
+            self.assertRegex(line, "FAIRLEAD_CHECK[ =]leaks,streams")
+            self.assertRegex(line, "FAIRLEAD_LOG[ =]info")
             self.assertRegex(line, "FAIRLEAD_PROGRESS_S[ =]9")
             self.assertRegex(line, f"FAIRLEAD_STATS[ =]on,{os.path.abspath('a.json')}")
             self.assertRegex(line, f"FAIRLEAD_TRACE[ =]{os.path.abspath('b.json')}")
@@ -505,7 +507,7 @@ class Refusals(ToolTest):
 
     def test_what_contradicts_itself(self):
         program = example(MPIS[0])
-        for option in ["--stats"], ["--stats-file", "x"], ["--trace", "x"], ["--progress", 5]:
+        for option in ["--stats"], ["--stats-file", "x"], ["--trace", "x"], ["--progress", 5], ["--check", "leaks"], ["--log", "info"]:
             for command in ["run", "-n", 2], ["exec"]:
                 self.refuses(*command, "--no-preload", *option, program, says=[option[0], "--no-preload", "one of the two"])
         self.refuses("run", "-n", 2, "--dry-run", "--json", "x", program, says="one of the two")

@@ -218,6 +218,7 @@ int bench_command(const Words& words) {
   require_mpi(abi, *arguments);
   run.device = arguments->device;
   run.preload = wants_preload(*arguments);
+  run.is_benchmark = true;
   return launch(run, rank_command(abi, words));
 }
 
@@ -241,6 +242,7 @@ Words bench_for_ranks(const Words& program, RunArguments& run) {
   const std::string abi = choose_abi(asked.abi, "");
   run.library_path = load_library_of(asked, abi);
   run.mpi = asked.launcher ? asked.launcher->path : abi;
+  run.is_benchmark = true;
   take_gpus(*arguments);
   if (!run.dry_run && !ranks_may_be_elsewhere(run)) {
     if (run.sim == 0) require_gpu(*arguments);

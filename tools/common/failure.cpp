@@ -4,12 +4,24 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <iostream>
 
 #include "base/launched_job.h"
 #include "common/terminal.h"
 
 namespace fairlead::tools {
+
+void require_stdout() {
+  errno = 0;
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout) && std::cout) return;
+  // The error may have been that of an earlier write.
+  throw Failure(exit_problem, std::string("cannot write to standard output") +
+                                  (errno != 0 ? std::string(": ") + std::strerror(errno) : ""));
+}
 
 int complain(const std::string& command, const Failure& failure) {
   std::cout.flush();

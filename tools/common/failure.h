@@ -32,6 +32,9 @@ inline Failure cannot_run(const std::string& line) {
   return {exit_cannot_run, line};
 }
 
+// Throws a Failure where stdout could not be written, or not all of it. Call it when all is printed.
+void require_stdout();
+
 // Says the failure on stderr, as one line (common/terminal.h), from one rank only where all of a job find the
 // same thing wrong, and returns the exit code.
 int complain(const std::string& command, const Failure& failure);

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <thread>
 
 #include "base/said.h"
 #include "common/failure.h"
@@ -57,10 +58,11 @@ class Deadline {
   bool asked = false;
 };
 
-volatile sig_atomic_t passed_to = 0;
+volatile sig_atomic_t passed_to = 0, interrupted_by = 0;
 
 // What a terminal sends, it sends to the whole group.
 void pass_on(int number, siginfo_t* info, void*) {
+  if (number != SIGUSR1 && number != SIGUSR2) interrupted_by = number;
   if (info->si_code <= 0 && passed_to > 0) kill(passed_to, number);
 }
 
@@ -70,7 +72,20 @@ int exit_status(int status) {
 
 }  // namespace
 
-int run_through(const Words& command, const std::function<bool()>& asked) {
+// Writes to stdout what there is to read. After an error the rest is read all the same, until the writers,
+// which are asked to, have ended.
+static void relay(int file, pid_t writer) {
+  char block[4096];
+  for (ssize_t got; (got = read(file, block, sizeof block)) != 0;) {
+    if (got < 0 && errno != EINTR) break;
+    if (got < 0 || std::ferror(stdout)) continue;
+    const auto length = static_cast<size_t>(got);
+    if (std::fwrite(block, 1, length, stdout) != length || std::fflush(stdout) != 0) kill(writer, SIGTERM);
+  }
+  close(file);
+}
+
+int run_through(const Words& command, const std::function<bool()>& asked, bool relays) {
   hand_over_what_was_said();
   std::vector<char*> arguments = argument_vector(command);
   constexpr int passed[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR2};
@@ -81,10 +96,13 @@ int run_through(const Words& command, const std::function<bool()>& asked) {
   all = awaited;
   for (int number : passed) sigaddset(&all, number);
   sigprocmask(SIG_BLOCK, &all, &before);  // until there is somebody to pass them on to
+  int ends[2] = {-1, -1};
+  relays = relays && !isatty(STDOUT_FILENO) && pipe2(ends, O_CLOEXEC) == 0;
   pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     sigprocmask(SIG_SETMASK, &before, nullptr);
+    if (relays) dup2(ends[1], STDOUT_FILENO);
     execvp(arguments[0], arguments.data());
     std::fprintf(stderr, "fairlead: cannot start %s: %s\n", arguments[0], std::strerror(errno));
     _exit(127);
@@ -95,14 +113,23 @@ int run_through(const Words& command, const std::function<bool()>& asked) {
   action.sa_sigaction = pass_on;
   action.sa_flags = SA_SIGINFO | SA_RESTART;
   for (int number : passed) sigaction(number, &action, nullptr);
-  sigprocmask(SIG_SETMASK, &before, nullptr);
-  sigprocmask(SIG_BLOCK, &awaited, nullptr);
+  sigset_t meanwhile = before;
+  for (int number : {SIGUSR1, SIGCHLD}) sigaddset(&meanwhile, number);
+  sigprocmask(SIG_SETMASK, &meanwhile, nullptr);
+  std::thread relaying;
+  if (relays) {
+    close(ends[1]);
+    relaying = std::thread(relay, ends[0], child);
+  }
   int status = 0;
   for (int number = 0; waitpid(child, &status, WNOHANG) == 0; sigwait(&awaited, &number))
     if (number == SIGUSR1 && asked()) kill(child, SIGUSR1);
+  if (relaying.joinable()) relaying.join();
   sigprocmask(SIG_SETMASK, &before, nullptr);
   passed_to = 0;
-  return exit_status(status);
+  const int code = exit_status(status);
+  // Launchers that are interrupted end with codes of all kinds, some of them with 0.
+  return interrupted_by != 0 ? 128 + interrupted_by : code;
 }
 
 Captured capture(const Words& command, Stderr errors,

@@ -30,9 +30,11 @@ Captured capture(const Words& command, Stderr errors,
                  std::chrono::seconds limit = {});
 
 // Runs a program to its end in the place of this process, whose files and terminal it has; signals that are
-// sent to this process alone are passed on. Returns as Captured::status does.
-// SIGUSR1 calls `asked`, which says whether it is passed on, too.
-int run_through(const Words& command, const std::function<bool()>& asked);
+// sent to this process alone are passed on. Returns as Captured::status does; 128 + signal also where one
+// interrupted this process. SIGUSR1 calls `asked`, which says whether it is passed on, too. Where stdout is no
+// terminal, `relays` has the program write through this process, which then knows that it could not be written:
+// launchers do not say so.
+int run_through(const Words& command, const std::function<bool()>& asked, bool relays = false);
 
 // Replaces this process; returns only by throwing a usage Failure.
 [[noreturn]] void become(const Words& command);

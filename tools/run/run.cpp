@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -228,19 +229,35 @@ void check_files(const RunArguments& arguments) {
   if (!arguments.trace.empty()) check_file_target("--trace", arguments.trace);
 }
 
-// What was written since the start, as far as this node sees it.
-void tell_files(const RunArguments& arguments, std::filesystem::file_time_type start) {
-  auto written = [&](const std::string& file) {
+// A file of JSON that was written since the start, to its end; as far as this node sees it.
+bool is_whole(const std::string& file, std::filesystem::file_time_type start) {
+  std::error_code error;
+  if (std::filesystem::last_write_time(file, error) < start || error) return false;
+  std::ifstream text(file);
+  text.seekg(-2, std::ios::end);
+  std::string end(2, ' ');
+  text.read(end.data(), 2);
+  return end == "}\n";
+}
+
+// Says where what was recorded is; false if it should be here and is not.
+bool tell_files(const RunArguments& arguments, std::filesystem::file_time_type start) {
+  bool all = true;
+  auto tell = [&](const std::string& file, const char* what, const std::string& more) {
     std::error_code error;
-    return !file.empty() && std::filesystem::last_write_time(file, error) >= start && !error;
+    const bool is_special =
+        std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error);
+    if (file.empty() || is_special) return;
+    if (is_whole(file, start)) return say(fmt::format("fairlead run: the {} in {}{}", what, file, more));
+    if (ranks_may_be_elsewhere(arguments)) return;
+    all = false;
+    say(fmt::format("fairlead run: the {} not in {}: the job has not written all of it", what, file));
   };
-  if (written(arguments.stats_file))
-    say(fmt::format("fairlead run: the statistics are in {}", arguments.stats_file));
-  if (written(arguments.trace))
-    say(fmt::format(
-        "fairlead run: the trace is in {0}; open it at https://ui.perfetto.dev, or: fairlead plot {0} -o "
-        "trace.png",
-        shell_quote(arguments.trace)));
+  tell(arguments.stats_file, "statistics are", "");
+  tell(arguments.trace, "trace is",
+       fmt::format("; open it at https://ui.perfetto.dev, or: fairlead plot {} -o trace.png",
+                   shell_quote(arguments.trace)));
+  return all;
 }
 
 }  // namespace
@@ -319,16 +336,17 @@ int launch(const RunArguments& asked, const Words& program) {
   std::cout.flush();
   const auto start = std::filesystem::file_time_type::clock::now();
   const RecordOfRun record(arguments.ranks);
-  int code = run_through(plan.line, [&record] {
+  const auto asked_for_record = [&record] {
     std::cerr << record.now() << std::flush;
     return record.ranks_catch(SIGUSR1);
-  });
+  };
+  int code = run_through(plan.line, asked_for_record, arguments.is_benchmark);
   explain_death(code, plan.signals, arguments.preload, plan.doctor);
   if (const std::string end = code == 0 ? "" : record.end(); !end.empty())
     std::cerr
         << "fairlead run: what the ranks on this node did that did not come to the end of MPI_Finalize:\n"
         << end;
-  tell_files(arguments, start);
+  if (!tell_files(arguments, start) && code == exit_success) code = exit_problem;
   if (report) report->write(arguments, plan.line, plan.abi, code);
   return code;
 }

@@ -27,6 +27,7 @@ struct RunArguments : Settings {
   BindingArguments binding;
   std::string json;  // file for a report of the job
   bool dry_run = false;
+  bool is_benchmark = false;  // one of ours
   std::vector<std::string> launcher_args;
   LauncherWords launcher_words;
 };

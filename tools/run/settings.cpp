@@ -45,6 +45,16 @@ void define_settings(CLI::App& app, Settings& settings) {
                  "that it is currently in, if it has been there for a second or more.")
       ->type_name("N")
       ->check(whole_number(1, 86400));
+  app.add_option("--check", settings.check,
+                 "Look for mistakes of the program: leaks, streams or collectives, or several separated by "
+                 "commas; the same as FAIRLEAD_CHECK.")
+      ->type_name("LIST")
+      ->check(suggested({"leaks", "streams", "collectives"}));
+  app.add_option("--log", settings.log,
+                 "What is written to stderr, from error, the least, to trace, the most; the same as "
+                 "FAIRLEAD_LOG.")
+      ->type_name("LEVEL")
+      ->check(one_of({"error", "warn", "info", "debug", "trace"}));
   app.add_option("--memory-alloc-kinds", settings.memory_alloc_kinds,
                  "Kinds of memory that the program requests, such as system,cuda:device; the same as "
                  "-memory-alloc-kinds of mpiexec in MPI 4.1.")
@@ -64,6 +74,8 @@ void check_settings(const Settings& settings) {
       {"--stats-file", !settings.stats_file.empty()},
       {"--trace", !settings.trace.empty()},
       {"--progress", settings.progress_s > 0},
+      {"--check", !settings.check.empty()},
+      {"--log", !settings.log.empty()},
       {"--memory-alloc-kinds", !settings.memory_alloc_kinds.empty()}};
   for (auto [option, given] : recorded)
     if (given && !settings.preload)
@@ -87,6 +99,8 @@ std::map<std::string, std::string> to_variables(const Settings& settings) {
   if (statistics.empty()) variables.erase("FAIRLEAD_STATS");
   if (!settings.trace.empty()) variables["FAIRLEAD_TRACE"] = absolute(settings.trace);
   if (settings.progress_s > 0) variables["FAIRLEAD_PROGRESS_S"] = std::to_string(settings.progress_s);
+  if (!settings.check.empty()) variables["FAIRLEAD_CHECK"] = settings.check;
+  if (!settings.log.empty()) variables["FAIRLEAD_LOG"] = settings.log;
   if (!settings.memory_alloc_kinds.empty())
     variables["FAIRLEAD_MEMORY_ALLOC_KINDS"] = settings.memory_alloc_kinds;
   return variables;

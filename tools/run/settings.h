@@ -24,8 +24,9 @@ struct Settings {
   bool stats = false;
   std::string stats_file, trace;
   std::string memory_alloc_kinds;
-  bool mps = false;    // mps/mps.h
-  int progress_s = 0;  // seconds from one line to the next; 0: none
+  std::string check, log;  // as the options of the library; "" for none
+  bool mps = false;        // mps/mps.h
+  int progress_s = 0;      // seconds from one line to the next; 0: none
 };
 
 void define_settings(CLI::App& app, Settings& settings);

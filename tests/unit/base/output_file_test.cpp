@@ -5,6 +5,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +53,21 @@ TEST_F(Output, replaces_what_was_there) {
   EXPECT_EQ(pieces.close(), "");
   EXPECT_EQ(content(file("new")), "in pieces");
   EXPECT_EQ(refusal("/dev/null"), "");
+}
+
+// A limit of the size of files plays a full disk.
+TEST_F(Output, of_which_a_part_fits_is_removed) {
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{1000, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string why = write_file(file("part"), std::string(2000, 'x'));
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(why, "");
+  EXPECT_FALSE(fs::exists(file("part")));
+  EXPECT_NE(write_file("/dev/full", "text"), "");
+  EXPECT_TRUE(fs::exists("/dev/full"));
 }
 
 TEST_F(Output, is_not_made_by_looking) {

@@ -38,7 +38,9 @@ int run_in_ranks(const BenchArguments& arguments) {
       require_gpu(arguments, arguments.needs_device_in(ranks.rank, ranks.size));
       seconds_for_gpu = seconds_since(start);
     });
-    return runs[arguments.kind - benchmark_kinds](arguments, ranks);
+    const int code = runs[arguments.kind - benchmark_kinds](arguments, ranks);
+    require_stdout();
+    return code;
   } catch (const AgreedFailure& failure) {
     if (ranks.rank == 0) say(std::string("fairlead bench: ") + failure.what());
     return failure.code();
