@@ -28,10 +28,9 @@ bool DeadOwnerDetector::owner_died(const AccumulateLock& accumulate_lock) {
     return true;
   }
   if (const int seconds = report_timer_.due())
-    log_line(
-        LogLevel::warn,
-        "an accumulate has been waiting for %d s for process %llu, which accumulates into the same target",
-        seconds, pid);
+    log_line(LogLevel::warn,
+             "an accumulate has been waiting for %d s for process %u, which accumulates into the same target",
+             seconds, pid);
   const Clock::time_point now = Clock::now();
   if (now - looked_ < between_looks) return false;
   looked_ = now;
