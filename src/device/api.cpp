@@ -194,7 +194,7 @@ program::Work work_of(const char* name, void** arguments) {
     const auto* kernel = *reinterpret_cast<const fairlead_cpu_kernel* const*>(image.bytes);
     while (kernel && strcmp(kernel->name, name) != 0) kernel = kernel->next;
     for (unsigned i = 0; kernel && i < kernel->parameter_count; ++i) {
-      const bool reads = kernel->reads() >> i & 1;
+      const bool reads = i < 32 && (kernel->reads() >> i & 1);
       for (unsigned n = 0; n < kernel->parameters[i].pointers; ++n)
         work.touched.push_back({static_cast<const uintptr_t*>(arguments[i])[n], 0,
                                 reads ? program::Access::reads : program::Access::unknown});
@@ -272,13 +272,14 @@ int fairlead_device_get(int* device) {
 }
 
 int fairlead_device_reset(void) {
-  return with_runtime([](Runtime& gpu) {
-    int device = 0;
-    Error error = current_device(&device);
-    if (error == Error::none) error = gpu.reset(device);
-    if (error == Error::none) forget(device);
-    return error;
-  });
+  return tell(with_runtime([](Runtime& gpu) {
+                int device = 0;
+                Error error = current_device(&device);
+                if (error == Error::none) error = gpu.reset(device);
+                if (error == Error::none) forget(device);
+                return error;
+              }),
+              [] { program::devices_reset(); });
 }
 
 const char* fairlead_device_name(int device) {
@@ -446,10 +447,12 @@ int fairlead_device_capture_begin(fairlead_device_stream* stream) {
 }
 
 int fairlead_device_capture_end(fairlead_device_stream* stream, fairlead_device_graph** graph) {
-  return tell(
-      make_handle<Graph>(
-          graph, [=](Runtime& gpu, int, Graph* made) { return gpu.end_capture(handle_of(stream), made); }),
-      [=] { program::capture_ended(key_of(handle_of(stream)), *graph); });
+  const int result = make_handle<Graph>(
+      graph, [=](Runtime& gpu, int, Graph* made) { return gpu.end_capture(handle_of(stream), made); });
+  // The capture ends in any case.
+  if (program::seen())
+    program::capture_ended(key_of(handle_of(stream)), result == FAIRLEAD_DEVICE_SUCCESS ? *graph : nullptr);
+  return result;
 }
 
 int fairlead_device_graph_launch(fairlead_device_graph* graph, fairlead_device_stream* stream) {
@@ -459,7 +462,8 @@ int fairlead_device_graph_launch(fairlead_device_graph* graph, fairlead_device_s
 }
 
 int fairlead_device_graph_destroy(fairlead_device_graph* graph) {
-  return with_runtime([=](Runtime& gpu) { return gpu.destroy_graph(handle_of(graph)); });
+  return tell(with_runtime([=](Runtime& gpu) { return gpu.destroy_graph(handle_of(graph)); }),
+              [=] { program::graph_ended(graph); });
 }
 
 void fairlead_device_add_kernel(const char* name, const fairlead_code_image* images, unsigned long count) {

@@ -263,7 +263,7 @@ FdSocket::FdSocket(RankBlock* ranks, int size, int mine, Introduction* met)
 
 FdSocket::~FdSocket() {
   ranks_[mine_].box.number_plus_1.store(0, std::memory_order_release);
-  for (int place : places_) close(place);
+  for (size_t rank = 0; rank < places_.size(); ++rank) close_own(places_[rank], ranks_[rank].box.file);
   close_own(place_, place_file_);
   close_own(socket_, socket_file_);
 }

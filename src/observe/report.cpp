@@ -209,6 +209,7 @@ Report own_report() {
   for (int row = 0; row < static_cast<int>(Fallback::rows); ++row)
     report.fallbacks.push_back(fallbacks(static_cast<Fallback>(row)));
   report.tallies = tallies();
+  report.in_mpi = spread_of({nanoseconds_in_calls(report)});
   report.phases = add_up({encode(own_phases())});
   return report;
 }

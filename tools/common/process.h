@@ -31,9 +31,9 @@ Captured capture(const Words& command, Stderr errors,
 
 // Runs a program to its end in the place of this process, whose files and terminal it has; signals that are
 // sent to this process alone are passed on. Returns as Captured::status does; 128 + signal also where one
-// interrupted this process. SIGUSR1 calls `asked`, which says whether it is passed on, too. Where stdout is no
-// terminal, `relays` has the program write through this process, which then knows that it could not be written:
-// launchers do not say so.
+// interrupted this process. SIGUSR1 calls `asked`, which says whether it is passed on, too. Where stdout is
+// no terminal, `relays` has the program write through this process, which then knows that it could not be
+// written: launchers do not say so.
 int run_through(const Words& command, const std::function<bool()>& asked, bool relays = false);
 
 // Replaces this process; returns only by throwing a usage Failure.

@@ -107,7 +107,8 @@ void copy_2d(const Call& call) {
   const auto& [what, stream] = call.as<Copy2dAsync>();
   const size_t rows = what->height ? what->height - 1 : 0;
   const size_t pitch = std::max(what->to.pitch, what->from.pitch);
-  submitted(call.key(stream), copy(what->to.first(), what->from.first(), rows * pitch + what->width, true));
+  submitted(call.key(stream),
+            copy(what->to.first(), what->from.first(), what->height ? rows * pitch + what->width : 0, true));
 }
 template <class Value>
 void fill_values(const Call& call) {
@@ -134,6 +135,14 @@ void wait_for_context(const Call& call) {
 void free_in_stream(const Call& call) {
   freed(call.as<Free>().address, 1);
 }
+// It also waits for the device.
+void free_memory(const Call& call) {
+  freed(call.as<Free>().address, 1);
+  host_waited_for_context(call.data.context);
+}
+void reset_device(const Call&) {
+  devices_reset();
+}
 void wait_for_event(const Call& call) {
   host_waited_for_event(call.as<OnEvent>().event);
 }
@@ -154,7 +163,14 @@ void begin_capture(const Call& call) {
   capture_began(call.key(call.as<OnStream>().stream));
 }
 void end_capture(const Call& call) {
-  capture_ended(call.key(call.as<EndCapture>().stream), *call.as<EndCapture>().graph);
+  const bool ended = *call.data.result == 0;
+  capture_ended(call.key(call.as<EndCapture>().stream), ended ? *call.as<EndCapture>().graph : nullptr);
+}
+void update_graph(const Call& call) {
+  graph_instantiated(call.as<Update>().executable, call.as<Update>().graph);
+}
+void end_graph(const Call& call) {
+  graph_ended(call.as<OnGraph>().graph);
 }
 void instantiate(const Call& call) {
   graph_instantiated(*call.as<Instantiate>().executable, call.as<Instantiate>().graph);
@@ -179,10 +195,13 @@ constexpr Row rows[] = {
 void called_back(void*, int domain, unsigned number, const void* data) {
   const auto& callback = *static_cast<const CallbackData*>(data);
   if (domain != domain_driver || callback.site != site_exit || !reports()) return;
-  if (!callback.result || *callback.result != 0) return;
-  for (const Row& row : rows)
-    if (number == row.number || (row.per_thread && number == row.per_thread))
-      return row.report({callback, number == row.per_thread});
+  if (!callback.result) return;
+  for (const Row& row : rows) {
+    if (number != row.number && (!row.per_thread || number != row.per_thread)) continue;
+    // A capture ends, too, where its end is an error.
+    if (*callback.result == 0 || row.report == end_capture) row.report({callback, number == row.per_thread});
+    return;
+  }
 }
 
 template <class Function>

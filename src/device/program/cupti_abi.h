@@ -107,6 +107,13 @@ struct Instantiate {
   const void* const* executable;
   const void* graph;
 };
+struct Update {
+  const void* executable;
+  const void* graph;
+};
+struct OnGraph {
+  const void* graph;
+};
 struct GraphLaunch {
   const void* executable;
   Stream stream;

@@ -84,6 +84,7 @@ struct State {
   void take_turn(ProgramStream& stream);
   Clock clock_of(const ProgramStream& stream) const;
   void host_knows(const Clock& clock);
+  void forget(uint64_t number);
 };
 
 // Never destroyed: threads of the program may go on.
@@ -133,13 +134,26 @@ Clock State::clock_of(const ProgramStream& stream) const {
   return clock;
 }
 
+// No clock needs the number of a stream that has ended, and whose work is over.
+void State::forget(uint64_t number) {
+  host.erase(number);
+  for (auto& [other, stream] : streams) stream.before.erase(number);
+  for (auto& [event, recorded] : events) recorded.clock.erase(number);
+}
+
 void State::host_knows(const Clock& clock) {
   merge(&host, clock);
   for (auto entry = streams.begin(); entry != streams.end();) {
     ProgramStream& stream = entry->second;
     const uint64_t over = host[stream.number];
     while (!stream.pending.empty() && stream.pending.front().count <= over) stream.pending.pop_front();
-    entry = stream.ended && stream.pending.empty() ? streams.erase(entry) : std::next(entry);
+    if (stream.ended && stream.pending.empty()) {
+      const uint64_t number = stream.number;
+      entry = streams.erase(entry);
+      forget(number);
+    } else {
+      ++entry;
+    }
   }
 }
 
@@ -184,7 +198,9 @@ bool may_tell_host(const Work& work) {
   });
 }
 
+// The question would end a capture.
 bool is_busy(const ProgramStream& stream) {
+  if (!state().captures.empty()) return true;
   return !stream.ended && provider.is_busy(stream.key.handle);
 }
 
@@ -228,12 +244,14 @@ void report(Action action) {
 }  // namespace
 
 Work copy(const void* to, const void* from, size_t bytes, bool with_gaps) {
+  if (bytes == 0) return {.name = "a copy", .touched = {}};
   return {.name = "a copy",
           .touched = {{reinterpret_cast<uintptr_t>(to), bytes, Access::writes, with_gaps},
                       {reinterpret_cast<uintptr_t>(from), bytes, Access::reads, with_gaps}}};
 }
 
 Work fill(const void* to, size_t bytes) {
+  if (bytes == 0) return {.name = "a memset", .touched = {}};
   return {.name = "a memset", .touched = {{reinterpret_cast<uintptr_t>(to), bytes, Access::writes}}};
 }
 
@@ -271,6 +289,7 @@ void stream_ended(const StreamKey& key) {
 void submitted(const StreamKey& key, Work work) {
   if (!reports()) return;
   State& all = state();
+  const Frames here = frames_here();  // without the lock: the first time, this loads a library
   std::vector<std::pair<OpenBuffer, Conflict>> wrong;
   {
     std::lock_guard lock(all.mutex);
@@ -281,7 +300,6 @@ void submitted(const StreamKey& key, Work work) {
       return;
     }
     all.take_turn(stream);
-    const Frames here = frames_here();
     for (const OpenBuffer& open : all.open)
       if (const Verdict verdict = judge(*kept, open.buffer); verdict != Verdict::none)
         wrong.push_back({open, {verdict, kept->name, name_of(stream), here}});
@@ -310,8 +328,9 @@ void stream_waits(const StreamKey& key, const void* event) {
     const auto found = all.events.find(event);
     if (found == all.events.end()) return;
     ProgramStream& stream = all.stream(key);
+    // Of a capture that has ended, nothing is known.
     if (found->second.capture)
-      stream.capture = found->second.capture;
+      stream.capture = all.captures.contains(found->second.capture) ? found->second.capture : stream.capture;
     else if (!stream.capture)
       merge(&stream.before, found->second.clock);
   });
@@ -335,7 +354,7 @@ void freed(const void* address, size_t bytes) {
 void host_waited(const StreamKey& key) {
   report([&](State& all) {
     ProgramStream& stream = all.stream(key);
-    all.take_turn(stream);
+    if (stream.sort == StreamSort::of_context) all.take_turn(stream);
     all.host_knows(all.clock_of(stream));
   });
 }
@@ -357,7 +376,10 @@ void host_waited_for_context(const void* context) {
 }
 
 void capture_began(const StreamKey& key) {
-  report([&](State& all) { all.stream(key).capture = ++all.numbers; });
+  report([&](State& all) {
+    all.stream(key).capture = ++all.numbers;
+    all.captures[all.numbers];
+  });
 }
 
 void capture_ended(const StreamKey& key, const void* graph) {
@@ -366,13 +388,27 @@ void capture_ended(const StreamKey& key, const void* graph) {
     if (!capture) return;
     for (auto& [number, stream] : all.streams)
       if (stream.capture == capture) stream.capture = 0;
-    all.graphs[graph] = std::move(all.captures[capture]);
+    if (graph) all.graphs[graph] = std::move(all.captures[capture]);
     all.captures.erase(capture);
   });
 }
 
 void graph_instantiated(const void* executable, const void* graph) {
   report([&](State& all) { all.graphs[executable] = all.graphs[graph]; });
+}
+
+void graph_ended(const void* graph) {
+  report([&](State& all) { all.graphs.erase(graph); });
+}
+
+void devices_reset() {
+  report([&](State& all) {
+    all.streams.clear();
+    all.by_key.clear();
+    all.events.clear();
+    all.host.clear();
+    all.captures.clear();
+  });
 }
 
 void graph_launched(const void* executable, const StreamKey& key) {

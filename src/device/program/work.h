@@ -98,8 +98,10 @@ void host_waited(const StreamKey& stream);
 void host_waited_for_event(const void* event);
 void host_waited_for_context(const void* context);  // null: for all
 void capture_began(const StreamKey& stream);
-void capture_ended(const StreamKey& stream, const void* graph);
+void capture_ended(const StreamKey& stream, const void* graph);  // null: without any
 void graph_instantiated(const void* executable, const void* graph);
+void graph_ended(const void* graph);
+void devices_reset();
 void graph_launched(const void* executable, const StreamKey& stream);
 
 // ---- Questions ---------------------------------------------------------------------------------------

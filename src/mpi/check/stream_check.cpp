@@ -15,6 +15,9 @@
 #include "mpi/check/call_site.h"
 
 namespace fairlead::mpi {
+
+constinit thread_local int StartedByStream::depth = 0;
+
 namespace {
 
 using device::program::Buffer;
@@ -117,7 +120,7 @@ void detail::check_streams(int device, const void* address, MPI_Count bytes, boo
 }
 
 void end_stream_check() {
-  if (!checks_streams() || possible.calls() == 0) return;
+  if (possible.calls() == 0) return;
   log_line(LogLevel::warn,
            "streams: %zu calls at %zu places could not be judged: work that may access other parts of an "
            "allocation was in flight; FAIRLEAD_LOG=info names them",

@@ -25,9 +25,22 @@ void check_streams(int device, const void* address, MPI_Count bytes, bool with_g
                    device::program::OpenBuffers* buffers);
 }  // namespace detail
 
+// While this exists, operations are started in the order of a GPU stream, not by the host, and need no check.
+class StartedByStream {
+ public:
+  StartedByStream() { ++depth; }
+  ~StartedByStream() { --depth; }
+  StartedByStream(const StartedByStream&) = delete;
+  StartedByStream& operator=(const StartedByStream&) = delete;
+  static bool here() { return depth > 0; }
+
+ private:
+  static constinit thread_local int depth;
+};
+
 inline bool checks_streams() {
   static const bool wanted = options().check.contains("streams");
-  return wanted;
+  return wanted && !StartedByStream::here();
 }
 
 // Call these wherever bytes of a buffer on this device (-1: no device) may be read or written from then on;

@@ -105,7 +105,7 @@ class Operation {
   }
 
   // The program may use its buffers again.
-  void give_buffers_back() { checked_.close(); }
+  virtual void give_buffers_back() { checked_.close(); }
 
   // For a persistent operation: the program may free the communicator before it starts the operation.
   void keep_communicator() { kept_comm_.emplace(comm_); }

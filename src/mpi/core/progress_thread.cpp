@@ -12,6 +12,7 @@
 #include "base/system/processor.h"
 #include "device/blocking_driver_calls.h"
 #include "device/copies/copy.h"
+#include "device/program/not_the_program.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
@@ -189,6 +190,7 @@ void ProgressThread::run() {
   auto mode = device::CaptureMode::relaxed;
   if (device::PromptRuntime* gpu = device::runtime()) gpu->exchange_capture_mode(&mode);
   device::BlockingDriverCalls::in_thread_of_library = true;
+  const device::program::NotTheProgram calls_of_library;
   uint32_t last = 0;
   for (auto rung = Clock::now();;) {
     node::Doorbell& doorbell = *doorbell_;

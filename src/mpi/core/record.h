@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "device/program/not_the_program.h"
 #include "flight/record.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/abi/real.h"
@@ -145,6 +146,7 @@ class CallRecord {
   void begin(Function function, const CallArguments& arguments, const void* site);
   void remember_request() const;
 
+  const device::program::NotTheProgram calls_of_mpi_;
   const bool recorded_;
   MPI_Request* const started_;
   flight::Thread* thread_;

@@ -67,22 +67,31 @@ int raise(MPI_Comm comm, int code, const Elements& elements) {
                          overrun(elements.address(), elements.layout()));
 }
 
+enum class PackDirection { pack, unpack };
+
 // Checks both buffers before anything is moved.
 template <class Size>
-int check(const Elements& elements, const void* packed, Size size, Size position, MPI_Comm comm) {
+int check(PackDirection direction, const Elements& elements, const void* packed, Size size, Size position,
+          MPI_Comm comm) {
   if (!packed || size < 0 || position < 0) return raise(comm, MPI_ERR_ARG, elements);
   if (!options().gpu_support) return refuse_device_memory(comm);
-  check_streams(elements.device(), elements.address(), elements.layout(), BufferUse::sent);
-  const auto bytes = static_cast<MPI_Count>(size);
+  const bool packs = direction == PackDirection::pack;
+  check_streams(elements.device(), elements.address(), elements.layout(),
+                packs ? BufferUse::sent : BufferUse::received);
+  const auto first = static_cast<MPI_Count>(position);
+  const auto bytes = std::min(static_cast<MPI_Count>(elements.bytes()), static_cast<MPI_Count>(size) - first);
   check_streams(device::device_at(packed), packed,
-                {.bytes = bytes, .contiguous = true, .span = bytes, .plan = {}}, BufferUse::sent);
+                {.bytes = bytes, .contiguous = true, .first = first, .span = bytes, .plan = {}},
+                packs ? BufferUse::received : BufferUse::sent);
   return MPI_SUCCESS;
 }
 
 // Like check(), and the packed form has as many bytes as the elements.
 template <class Size>
-int check_room(const Elements& elements, const void* packed, Size size, Size position, MPI_Comm comm) {
-  if (int result = check(elements, packed, size, position, comm); result != MPI_SUCCESS) return result;
+int check_room(PackDirection direction, const Elements& elements, const void* packed, Size size,
+               Size position, MPI_Comm comm) {
+  if (int result = check(direction, elements, packed, size, position, comm); result != MPI_SUCCESS)
+    return result;
   return static_cast<MPI_Count>(elements.bytes()) > size - position ? raise(comm, MPI_ERR_TRUNCATE, elements)
                                                                     : MPI_SUCCESS;
 }
@@ -94,7 +103,8 @@ int pack(const void* inbuf, Count incount, MPI_Datatype datatype, void* outbuf, 
   if (is_for_host(inbuf, incount, datatype, outbuf, position, comm))
     return (real.*host)(inbuf, incount, datatype, outbuf, outsize, position, comm);
   Elements elements({const_cast<void*>(inbuf), incount, datatype});
-  if (int result = check_room(elements, outbuf, outsize, *position, comm); result != MPI_SUCCESS)
+  if (int result = check_room(PackDirection::pack, elements, outbuf, outsize, *position, comm);
+      result != MPI_SUCCESS)
     return result;
   if (!pack_now(elements, static_cast<char*>(outbuf) + *position, device::device_at(outbuf)))
     return raise(comm, MPI_ERR_OTHER, elements);
@@ -109,14 +119,14 @@ int unpack(const void* inbuf, Count insize, Count* position, void* outbuf, Count
   if (is_for_host(outbuf, outcount, datatype, inbuf, position, comm))
     return (real.*host)(inbuf, insize, position, outbuf, outcount, datatype, comm);
   Elements elements({outbuf, outcount, datatype});
-  if (int result = check_room(elements, inbuf, insize, *position, comm); result != MPI_SUCCESS) return result;
+  if (int result = check_room(PackDirection::unpack, elements, inbuf, insize, *position, comm);
+      result != MPI_SUCCESS)
+    return result;
   if (!unpack_now(elements, static_cast<const char*>(inbuf) + *position, device::device_at(inbuf)))
     return raise(comm, MPI_ERR_OTHER, elements);
   *position += static_cast<Count>(elements.bytes());
   return MPI_SUCCESS;
 }
-
-enum class PackDirection { pack, unpack };
 
 // Longer external forms in host memory are packed in device memory and copied as a whole; the kernel of a
 // shorter one accesses page-locked memory. Chosen, not measured.
@@ -159,7 +169,8 @@ int pack_external(const char* form, const void* inbuf, Count incount, MPI_Dataty
   if (is_for_host(inbuf, incount, datatype, outbuf, position))
     return (real.*host)(form, inbuf, incount, datatype, outbuf, outsize, position);
   Elements elements({const_cast<void*>(inbuf), incount, datatype});
-  if (int result = check(elements, outbuf, outsize, *position, comm_self()); result != MPI_SUCCESS)
+  if (int result = check(PackDirection::pack, elements, outbuf, outsize, *position, comm_self());
+      result != MPI_SUCCESS)
     return result;
   const int packed_on = device::device_at(outbuf);
   if (external_on_gpu(PackDirection::pack, form, elements, static_cast<char*>(outbuf) + *position, packed_on,
@@ -187,7 +198,8 @@ int unpack_external(const char* form, const void* inbuf, Extent insize, Extent* 
   if (is_for_host(outbuf, outcount, datatype, inbuf, position))
     return (real.*host)(form, inbuf, insize, position, outbuf, outcount, datatype);
   Elements elements({outbuf, outcount, datatype});
-  if (int result = check(elements, inbuf, insize, *position, comm_self()); result != MPI_SUCCESS)
+  if (int result = check(PackDirection::unpack, elements, inbuf, insize, *position, comm_self());
+      result != MPI_SUCCESS)
     return result;
   const int packed_on = device::device_at(inbuf);
   char* const packed_form = static_cast<char*>(const_cast<void*>(inbuf)) + *position;

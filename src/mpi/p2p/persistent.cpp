@@ -76,6 +76,7 @@ int start(MPI_Request* request) {
   int result = operation->start();
   if (result != MPI_SUCCESS) {
     operation->active = false;
+    operation->give_buffers_back();
     return result;
   }
   const bool worth_a_round = operation->worth_a_round();

@@ -43,6 +43,10 @@ class SendReceive : public Operation {
   void describe(MPI_Status* status) override;
   std::unique_ptr<p2p::RendezvousSend> take_unfinished_rendezvous() override;
   std::string description() const override;
+  void give_buffers_back() override {
+    receiving_.give_buffers_back();
+    if (sending_) sending_->give_buffers_back();
+  }
 
  private:
   int start_sending();

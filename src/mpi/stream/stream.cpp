@@ -15,6 +15,7 @@
 #include "device/pinned_buffer.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/mutex.h"
+#include "mpi/check/stream_check.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/progress_thread.h"
@@ -385,6 +386,7 @@ bool GpuStream::advance() {
     if (operation->early) {
       engine().add(operation->early);
     } else {
+      const StartedByStream no_check;
       error = operation->start(&operation->request);
       operation->function = current_function;
     }

@@ -148,6 +148,10 @@ RANK_TEST(races, M10_a_send_before_the_kernel_has_been_waited_for, 1) {
     while (fairlead_device_stream_query(p.stream.handle) != FAIRLEAD_DEVICE_SUCCESS) usleep(100);
     p.send();
   });
+  right("a copy of nothing", [](const Program& p) {
+    GPU(fairlead_device_copy_on(p.stream.handle, p.buffer, p.host, 0));
+    p.send();
+  });
   right("a copy out of it", [](const Program& p) {
     Memory copy(Place::device, bytes);
     GPU(fairlead_device_copy_on(p.stream.handle, copy, p.buffer, bytes));

@@ -61,6 +61,31 @@ TEST_F(Order, of_the_legacy_default_stream_and_blocking_ones) {
   write(alone);
   host_waited(legacy);
   EXPECT_EQ(verdict(), Verdict::certain);
+  host_waited(alone);
+  write(legacy);
+  host_waited(blocking);  // in which nothing is behind it
+  EXPECT_EQ(verdict(), Verdict::certain);
+}
+
+TEST_F(Order, of_a_stream_whose_capture_failed) {
+  const StreamKey stream = made(7), other = made(8);
+  capture_began(stream);
+  write(stream);
+  recorded(&stream, stream);
+  EXPECT_EQ(verdict(), Verdict::none);
+  capture_ended(stream, nullptr);
+  stream_waits(other, &stream);  // an event of a capture that is over
+  write(other);
+  EXPECT_EQ(verdict(), Verdict::certain);
+  host_waited(other);
+  write(stream);
+  EXPECT_EQ(verdict(), Verdict::certain);
+}
+
+TEST_F(Order, goes_on_anew_after_a_reset) {
+  write(made(9));
+  devices_reset();
+  EXPECT_EQ(verdict(), Verdict::none);
 }
 
 TEST_F(Order, of_a_handle_that_is_used_again) {

@@ -150,6 +150,7 @@ int finish(Operation* operation, MPI_Request* request, MPI_Status* status) {
 }
 
 void release(Operation* operation, MPI_Request* request) {
+  operation->give_buffers_back();  // the program may learn of the end from others
   bool message = operation->own_handle() != MPI_REQUEST_NULL;
   engine().unbind(operation->handle);
   if (operation->persistent) engine().keep_busy(-1);
