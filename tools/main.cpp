@@ -71,7 +71,7 @@ std::string help() {
          fmt::format(
              "\n`fairlead COMMAND --help` or `fairlead help COMMAND` describes a command.\n\nExit "
              "codes: 0 success, 1 a problem was found, or output could not be written,\n2 invalid command "
-             "line, 77 this machine cannot run it. `run` and `exec` return the\nprogram's own, `run` "
+             "line, 77 this machine cannot run it. `run` and `exec` return\nthe program's own, `run` "
              "130 or 143 where Ctrl-C or SIGTERM ended it.\n\nExamples:\n{}\n",
              examples);
 }

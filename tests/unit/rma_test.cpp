@@ -125,7 +125,7 @@ TEST(AccumulateLock, of_a_dead_process_is_found_out) {
   ASSERT_EQ(pipe(ends), 0);
   const pid_t holder = fork();
   if (holder == 0) {
-    accumulate_lock.take(static_cast<uint64_t>(getpid()));
+    accumulate_lock.take(rma::DeadOwnerDetector::own_id());
     char told;
     close(ends[1]);
     _exit(read(ends[0], &told, 1) < 0);

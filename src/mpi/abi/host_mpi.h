@@ -91,6 +91,7 @@
 #pragma weak PMPI_Type_get_contents
 #pragma weak PMPI_Type_get_envelope
 #pragma weak PMPI_Type_get_extent_x
+#pragma weak PMPI_Type_get_name
 #pragma weak PMPI_Type_get_true_extent_x
 #pragma weak PMPI_Type_set_attr
 #pragma weak PMPI_Type_size

@@ -2,7 +2,6 @@
 
 #include "mpi/job/flight_recorder.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "flight/report.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/core/record.h"
+#include "node/shared_memory.h"
 
 #if defined(OPEN_MPI)  // as in host_mpi.h
 #pragma weak ompi_mpi_op_band
@@ -68,13 +68,16 @@ class Watch {
     return calls;
   }
 
+  // Where a rank is outside MPI, the others may well wait for what it computes, reads or writes.
   void report(std::chrono::seconds lasted) const {
     if (!log_enabled(LogLevel::warn)) return;
+    const auto waits = [](const flight::RankView& rank) { return rank.lives && rank.open; };
+    const auto computes = [](const flight::RankView& rank) {
+      return rank.lives && rank.state == flight::State::running && !rank.open && !rank.polls();
+    };
     for (const flight::JobView& job : flight::look(header_)) {
-      if (job.job != job_ ||
-          std::none_of(job.ranks.begin(), job.ranks.end(),
-                       [](const flight::RankView& rank) { return rank.lives && rank.open; }))
-        continue;
+      if (job.job != job_ || std::none_of(job.ranks.begin(), job.ranks.end(), waits)) continue;
+      if (lasted < 6 * period() && std::any_of(job.ranks.begin(), job.ranks.end(), computes)) continue;
       log_line(LogLevel::warn,
                "no rank on this node has gone on for %d s:", static_cast<int>(lasted.count()));
       const std::string text =
@@ -111,19 +114,12 @@ void start_watching(const flight::Header* header, uint64_t job) {
   });
 }
 
-// The descriptor of another process.
-int open_file_of(int pid, int file) {
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, file);
-  return open(path, O_RDWR | O_CLOEXEC);
-}
-
 // That of `fairlead run`, which reports when a rank has died. The numbers may be those of another node.
 int file_of_launcher() {
   int pid = 0, number = -1;
   unsigned long long inode = 0;
   if (std::sscanf(options().flight_file.c_str(), "%d:%d:%llu", &pid, &number, &inode) != 3) return -1;
-  const int file = open_file_of(pid, number);
+  const int file = node::open_file_of(pid, number);
   struct stat status;
   if (file >= 0 && fstat(file, &status) == 0 && status.st_ino == inode) return file;
   if (file >= 0) close(file);
@@ -171,7 +167,7 @@ void open_flight_recorder(MPI_Comm node, uint64_t job) {
   int where[] = {getpid(), file};
   real.Bcast(where, 2, MPI_INT, 0, node);
   if (node_rank != 0) {
-    header = map_with_room(file = open_file_of(where[0], where[1]), 1);
+    header = map_with_room(file = node::open_file_of(where[0], where[1]), 1);
     // In another PID namespace, for example.
     if (!header) header = map_with_room(file = flight::make_file(1), 1);
   }

@@ -186,10 +186,12 @@ MPI_Comm part_of_node(MPI_Comm whole) {
 // Of ranks that cannot inspect each other's processes, by the first folder that all of them see. Null if
 // there is none, or one PID and user namespace.
 std::unique_ptr<node::Introduction> introduce(int size) {
-  const uint64_t own = uint64_t{pid_namespace()} << 32 | user_namespace(), mine[] = {own, ~own};
-  uint64_t least[2];
-  real.Allreduce(mine, least, 2, MPI_UINT64_T, MPI_MIN, node_comm);
-  if (least[0] == ~least[1]) return nullptr;
+  const uint64_t own = uint64_t{pid_namespace()} << 32 | user_namespace();
+  uint64_t first = own;
+  real.Bcast(&first, 1, MPI_UINT64_T, 0, node_comm);
+  int differs = first != own, any_differs = 0;
+  real.Allreduce(&differs, &any_differs, 1, MPI_INT, MPI_MAX, node_comm);
+  if (!any_differs) return nullptr;
   for (int folder = 0; folder < node::Introduction::folders; ++folder) {
     auto own = std::make_unique<node::Introduction>(folder);
     std::vector<node::Introduction::Path> paths(static_cast<size_t>(size));
