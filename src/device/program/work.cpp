@@ -377,8 +377,9 @@ void host_waited_for_context(const void* context) {
 
 void capture_began(const StreamKey& key) {
   report([&](State& all) {
-    all.stream(key).capture = ++all.numbers;
-    all.captures[all.numbers];
+    ProgramStream& stream = all.stream(key);  // which may take a number itself
+    stream.capture = ++all.numbers;
+    all.captures[stream.capture];
   });
 }
 
