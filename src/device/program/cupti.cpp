@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The part of the interfaces of CUPTI and of the driver that this uses is declared here, so that the build
-// needs no CUDA toolkit; tests/hardware compares it with <cupti.h>.
 
 #include "device/program/cupti.h"
 
@@ -179,8 +176,6 @@ void launch_graph(const Call& call) {
   graph_launched(call.as<GraphLaunch>().executable, call.key(call.as<GraphLaunch>().stream));
 }
 
-// Numbers of <cupti_driver_cbid.h>, which never change: of a function, and of its form with per-thread
-// default streams, if there is one.
 struct Row {
   unsigned number, per_thread;
   void (*report)(const Call&);
@@ -214,11 +209,9 @@ bool find(void* library, const char* name, Function* function) {
 bool subscribe(const std::string& library) {
   void* cupti = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   int (*subscribe)(void**, void (*)(void*, int, unsigned, const void*), void*);
-  int (*unsubscribe)(void*);
   int (*enable)(uint32_t, void*, int, unsigned);
   void* subscriber = nullptr;
-  if (!cupti || !find(cupti, "cuptiSubscribe", &subscribe) ||
-      !find(cupti, "cuptiUnsubscribe", &unsubscribe) || !find(cupti, "cuptiEnableCallback", &enable) ||
+  if (!cupti || !find(cupti, "cuptiSubscribe", &subscribe) || !find(cupti, "cuptiEnableCallback", &enable) ||
       subscribe(&subscriber, called_back, nullptr) != 0)
     return false;
   for (const Row& row : rows)

@@ -21,6 +21,7 @@
 #include <type_traits>
 
 #include "base/memory/memory_file.h"
+#include "base/memory/page_size.h"
 #include "base/options.h"
 #include "base/system/namespaces.h"
 #include "device/sim/error.h"
@@ -48,11 +49,6 @@ struct Handle {
 };
 static_assert(std::has_unique_object_representations_v<Handle>);  // handles are compared
 static_assert(sizeof(Handle) <= sizeof(IpcHandle) && std::is_trivially_copyable_v<Handle>);
-
-size_t page_size() {
-  static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return page;
-}
 
 Seal seal_of(const Block& block) {
   return {seal_magic, block.nonce, block.mapped};
@@ -156,14 +152,13 @@ Error Memory::ipc_import(int device, const IpcHandle& handle, int file, void** b
 
   const Options::numbers& faults = options().sim_faults;
   const bool corrupt = faults("corrupt") || (faults("corrupt_peers") && owner != device);
-  auto pages = [](uint64_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); };
   auto block = std::make_shared<Block>();
   block->kind = MemoryKind::device;
   block->device = device;
   block->imported = true;
   block->size = offered.size;
   block->offset = offered.offset;
-  block->mapped = pages(block->size);
+  block->mapped = whole_pages(block->size);
   block->nonce = offered.seal.nonce;
 
   char path[64];

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/memory/page_size.h"
 #include "device/sim/error.h"
 
 namespace fairlead::device::sim {
@@ -22,11 +23,6 @@ constexpr size_t region_wanted = size_t{1} << 40, region_least = size_t{1} << 30
 
 constexpr size_t small_bytes = size_t{16} << 10, small_kept = 64;
 constexpr unsigned char poison_of_new = 0xA5;
-
-size_t whole_pages(size_t bytes) {
-  static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  return (bytes + page - 1) / page * page;
-}
 
 bool forbid_access(uintptr_t start, size_t bytes) {
   return mmap(reinterpret_cast<void*>(start), bytes, PROT_NONE,

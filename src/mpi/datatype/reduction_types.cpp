@@ -2,6 +2,8 @@
 
 #include "mpi/datatype/reduction_types.h"
 
+#include "mpi/abi/weak_operations.h"
+
 // Open MPI declares its own types, among them 16-bit floating point, in a separate header.
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
@@ -48,15 +50,6 @@
 #pragma weak ompi_mpi_long_int
 #pragma weak ompi_mpi_long_long_int
 #pragma weak ompi_mpi_offset
-#pragma weak ompi_mpi_op_band
-#pragma weak ompi_mpi_op_bor
-#pragma weak ompi_mpi_op_bxor
-#pragma weak ompi_mpi_op_land
-#pragma weak ompi_mpi_op_lor
-#pragma weak ompi_mpi_op_lxor
-#pragma weak ompi_mpi_op_maxloc
-#pragma weak ompi_mpi_op_minloc
-#pragma weak ompi_mpi_op_prod
 #pragma weak ompi_mpi_real
 #pragma weak ompi_mpi_real4
 #pragma weak ompi_mpi_real8

@@ -43,11 +43,8 @@ Signature of_predefined(MPI_Datatype datatype) {
   constexpr uint64_t known = 1, named = 2;
   if (std::optional<kernels::Element> element = kernel_element_of(datatype))
     return {1, mixed(known, static_cast<uint64_t>(*element))};
-  char name[MPI_MAX_OBJECT_NAME] = "";
-  int length = 0;
-  PMPI_Type_get_name(datatype, name, &length);
   uint64_t number = mixed(named, size_of(datatype));
-  for (int i = 0; i < length; ++i) number = mixed(number, static_cast<unsigned char>(name[i]));
+  for (const char letter : name_of_type(datatype)) number = mixed(number, static_cast<unsigned char>(letter));
   return {1, number};
 }
 
@@ -71,6 +68,13 @@ Signature of_one(MPI_Datatype datatype) {
 
 Signature signature_of(MPI_Count count, MPI_Datatype datatype) {
   return count > 0 ? repeated(of_one(datatype), static_cast<uint64_t>(count)) : Signature();
+}
+
+std::string name_of_type(MPI_Datatype datatype) {
+  char name[MPI_MAX_OBJECT_NAME] = "";
+  int length = 0;
+  PMPI_Type_get_name(datatype, name, &length);
+  return {name, static_cast<size_t>(length)};
 }
 
 }  // namespace fairlead::mpi

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "mpi/abi/host_mpi.h"
 
@@ -18,5 +19,8 @@ struct Signature {
 
 // Asks the host MPI how a derived datatype was made, at each call.
 Signature signature_of(MPI_Count count, MPI_Datatype datatype);
+
+// What the program, or for a predefined one the MPI, calls it; "" if nothing.
+std::string name_of_type(MPI_Datatype datatype);
 
 }  // namespace fairlead::mpi

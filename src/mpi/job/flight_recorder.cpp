@@ -18,20 +18,9 @@
 #include "base/options.h"
 #include "flight/report.h"
 #include "mpi/abi/mutex.h"
+#include "mpi/abi/weak_operations.h"
 #include "mpi/core/record.h"
 #include "node/shared_memory.h"
-
-#if defined(OPEN_MPI)  // as in host_mpi.h
-#pragma weak ompi_mpi_op_band
-#pragma weak ompi_mpi_op_bor
-#pragma weak ompi_mpi_op_bxor
-#pragma weak ompi_mpi_op_land
-#pragma weak ompi_mpi_op_lor
-#pragma weak ompi_mpi_op_lxor
-#pragma weak ompi_mpi_op_maxloc
-#pragma weak ompi_mpi_op_minloc
-#pragma weak ompi_mpi_op_prod
-#endif
 
 namespace fairlead::mpi {
 namespace {

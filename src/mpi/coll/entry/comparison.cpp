@@ -102,10 +102,8 @@ uint64_t number_of(const CollectiveCall& call, Form form, const CommPosition& po
 }
 
 std::string type_in_words(MPI_Datatype datatype) {
-  char name[MPI_MAX_OBJECT_NAME] = "";
-  int length = 0;
-  PMPI_Type_get_name(datatype, name, &length);
-  return length > 0 ? name : "elements of " + bytes_in_words(packed_bytes(1, datatype));
+  const std::string name = name_of_type(datatype);
+  return !name.empty() ? name : "elements of " + bytes_in_words(packed_bytes(1, datatype));
 }
 
 std::string in_words(const CallSide& side, bool given, const std::vector<Message>& messages) {
