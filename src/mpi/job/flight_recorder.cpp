@@ -18,7 +18,6 @@
 #include "base/options.h"
 #include "flight/report.h"
 #include "mpi/abi/mutex.h"
-#include "mpi/abi/weak_operations.h"
 #include "mpi/core/record.h"
 #include "node/shared_memory.h"
 
