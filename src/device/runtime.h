@@ -173,12 +173,16 @@ class PromptRuntime {
   // Returns whether copies into page-locked memory write each aligned 32-bit word atomically, so that the
   // host can poll for the data. True for transfers over PCIe and similar links.
   virtual bool writes_whole_words() const { return false; }
-  // Returns the address at which the CPU can load and store this device memory, or null. A provider may
-  // return null for the first few calls. The address is valid until the memory is freed or another mapping is
-  // requested.
+  // Returns whether kernels of the device access all host memory of the process, as malloc() returns it: on
+  // GH200 and MI300A, and where the kernel keeps page tables of GPUs (HMM; XNACK on AMD GPUs).
+  virtual bool kernels_reach_host(int) { return false; }
+  // Returns the address at which the CPU can load and store this device memory, or null; on coherent machines
+  // that may be the address itself. A provider may return null for the first few calls. The address is valid
+  // until the memory is freed or another mapping is requested.
   virtual void* cpu_mapping(const void* address, size_t bytes) = 0;
-  // Returns whether kernels launched later see the CPU's stores, once these are fenced and read back.
-  virtual bool cpu_stores_are_ordered() const { return false; }
+  // Returns whether kernels of the device launched later see the CPU's stores, once these are fenced and read
+  // back.
+  virtual bool cpu_stores_are_ordered(int) { return false; }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
   // Makes a Stream of the application's cudaStream_t or hipStream_t, which stays the application's:

@@ -388,6 +388,24 @@ TEST(device_runtime, kernels_run_in_stream_order) {
   }
 }
 
+TEST(device_runtime, kernels_write_host_memory_where_the_driver_says_so) {
+  if (!gpu().kernels_reach_host(0)) GTEST_SKIP() << "kernels of this GPU do not";
+  static const std::vector<CodeImage> images = test::kernel_images();
+  Kernel kernel = nullptr;
+  ASSERT_SUCCESS(gpu().find_kernel(0, images.data(), images.size(), "count_up", &kernel));
+  StreamScope stream;
+  std::vector<unsigned> numbers(100000);
+  unsigned *to = numbers.data(), first = 7;
+  unsigned long count = numbers.size();
+  void* arguments[] = {&to, &first, &count};
+  ASSERT_SUCCESS(gpu().launch(kernel, 64, 128, arguments, stream));
+  EXPECT_SUCCESS(gpu().synchronize_stream(stream));
+  for (unsigned long i = 0; i < count; ++i) ASSERT_EQ(numbers[i], 7 + i);
+  Allocation found;
+  EXPECT_SUCCESS(gpu().query(to, &found));
+  EXPECT_EQ(found.kind, MemoryKind::host);
+}
+
 TEST(device_runtime, tells_whether_work_is_in_flight) {
   static const std::vector<CodeImage> images = test::kernel_images();
   bool simulated = std::strcmp(gpu().name(), "sim") == 0;

@@ -99,6 +99,8 @@ static_assert(offsetof(MemoryAccess, flags) == offsetof(hipMemAccessDesc, flags)
 
 static_assert(HipAbi::copy_default == hipMemcpyDefault);
 static_assert(HipAbi::device_multiprocessors == hipDeviceAttributeMultiprocessorCount);
+static_assert(HipAbi::device_is_integrated == hipDeviceAttributeIntegrated);
+static_assert(HipAbi::device_reaches_host == hipDeviceAttributePageableMemoryAccess);
 static_assert(HipAbi::device_is_large_bar == hipDeviceAttributeIsLargeBar);
 static_assert(hipIpcMemLazyEnablePeerAccess == 0 || hipIpcMemLazyEnablePeerAccess == 1);
 

@@ -92,7 +92,7 @@ Limits limits_of(int device, const SmallCopies& engine) {
   std::lock_guard lock(mutex);
   if (auto found = known.find(device); found != known.end()) return found->second;
   const std::optional<Limits> measured =
-      runtime()->cpu_stores_are_ordered() ? measure(device, engine) : Limits{};
+      runtime()->cpu_stores_are_ordered(device) ? measure(device, engine) : Limits{};
   return measured ? known[device] = *measured : Limits{};
 }
 

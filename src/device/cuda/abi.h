@@ -95,6 +95,7 @@ struct CudaAbi {
   static constexpr int memory_unified = 4;
 
   static constexpr int pointer_memory_type = 2;
+  static constexpr int pointer_host_pointer = 4;
   static constexpr int pointer_is_managed = 8;
   static constexpr int pointer_device_ordinal = 9;
   static constexpr int pointer_legacy_ipc_capable = 10;
@@ -105,6 +106,7 @@ struct CudaAbi {
   static constexpr int pointer_block_id = 20;
 
   static constexpr int device_multiprocessors = 16;
+  static constexpr int device_reaches_host = 88;
   static constexpr int device_capability_major = 75;
   static constexpr int device_capability_minor = 76;
   static constexpr int peer_atomics = 3;

@@ -119,11 +119,18 @@ class Cuda : public OrderedRuntime<CudaAbi> {
   void* cpu_mapping(const void* address, size_t bytes) override {
     static Gdrcopy* const gdrcopy = Gdrcopy::open();
     Allocation allocation;
-    if (!gdrcopy || query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device)
-      return nullptr;
-    return gdrcopy->map(allocation, address, bytes);
+    if (query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device) return nullptr;
+    if (void* mapped = gdrcopy ? gdrcopy->map(allocation, address, bytes) : nullptr) return mapped;
+    void* coherent = nullptr;
+    int attribute = CudaAbi::pointer_host_pointer;
+    void* value = &coherent;
+    const bool known =
+        api_.pointer_attributes(1, &attribute, &value, to_driver(address)) == driver_result::success;
+    return known && allocation.size - (reinterpret_cast<uintptr_t>(address) - allocation.base) >= bytes
+               ? coherent
+               : nullptr;
   }
-  bool cpu_stores_are_ordered() const override { return true; }
+  bool cpu_stores_are_ordered(int) override { return true; }
 
   // Virtual memory cannot have the attribute, and stream-ordered memory has it to no effect, but the context
   // can have it. All copies of the program to or from the device wait then.

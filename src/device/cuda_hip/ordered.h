@@ -48,11 +48,7 @@ class OrderedRuntime : public KernelRuntime<Abi> {
   }
 
   bool has_word_operations(int device) override {
-    int possible = 0;
-    return this->check_device(device) == Error::none && api_.write_word && api_.wait_word &&
-           this->call(api_.device_attribute, &possible, int{Abi::device_has_words},
-                      this->handle_of(device)) == Error::none &&
-           possible;
+    return api_.write_word && api_.wait_word && this->has(Abi::device_has_words, device);
   }
 
   Error write_word(Stream stream, uint32_t* address, uint32_t value) override {

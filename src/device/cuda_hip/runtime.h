@@ -244,6 +244,7 @@ class DriverRuntime : public Runtime {
   }
 
   void* cpu_mapping(const void*, size_t) override { return nullptr; }
+  bool kernels_reach_host(int device) override { return has(Abi::device_reaches_host, device); }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
   Error create_stream(int device, Stream* stream, StreamKind kind) override {
@@ -355,6 +356,12 @@ class DriverRuntime : public Runtime {
   };
 
   explicit DriverRuntime(const Abi& api) : api_(api), virtual_(api_) {}
+
+  bool has(int attribute, int device) {
+    int value = 0;
+    return check_device(device) == Error::none &&
+           call(api_.device_attribute, &value, int{attribute}, handle_of(device)) == Error::none && value;
+  }
 
   // Where something was made, and in which context.
   struct Made {

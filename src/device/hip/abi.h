@@ -54,7 +54,9 @@ struct HipAbi {
   static constexpr unsigned memory_managed = 3;  // "unified" in ROCm 5, which also sets is_managed
 
   static constexpr int copy_default = 4;  // the addresses determine the direction
+  static constexpr int device_is_integrated = 16;
   static constexpr int device_multiprocessors = 63;
+  static constexpr int device_reaches_host = 65;
   static constexpr int device_is_large_bar = 10011;
   static constexpr int device_has_words = 10013;
 

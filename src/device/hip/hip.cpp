@@ -163,18 +163,14 @@ class Hip : public OrderedRuntime<HipAbi> {
   }
 
   // With a large BAR, device memory is mapped for the CPU at its device address. Stores pass through a cache
-  // of the GPU (HDP) that HIP provides no function to flush, so their order is not guaranteed.
+  // of the GPU (HDP) that HIP provides no function to flush, so their order is not guaranteed. On an APU such
+  // as MI300A they do not.
   void* cpu_mapping(const void* address, size_t) override {
     Allocation allocation;
     if (query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device) return nullptr;
-    int large_bar = 0;
-    if (check_device(allocation.device) != Error::none ||
-        call(api_.device_attribute, &large_bar, int{HipAbi::device_is_large_bar},
-             handle_of(allocation.device)) != Error::none) {
-      return nullptr;
-    }
-    return large_bar ? const_cast<void*>(address) : nullptr;
+    return has(HipAbi::device_is_large_bar, allocation.device) ? const_cast<void*>(address) : nullptr;
   }
+  bool cpu_stores_are_ordered(int device) override { return has(HipAbi::device_is_integrated, device); }
 
   // The query of the null handle would put a marker behind the work of all streams that synchronise with the
   // default stream, and their later work behind the marker.

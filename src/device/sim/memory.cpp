@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/memory/page_size.h"
+#include "base/options.h"
 #include "device/sim/error.h"
 
 namespace fairlead::device::sim {
@@ -41,6 +42,10 @@ bool is_device_allocation(const Block& block) {
 }
 
 }  // namespace
+
+bool is_coherent() {
+  return options().sim_bar == "coherent";
+}
 
 Block::~Block() {
   if (!registered && !object) release_object();
@@ -129,17 +134,19 @@ Error Memory::place(const BlockRef& block, void** address) {
   uintptr_t base = addresses_->take(block->mapped);
   if (!base)
     return fail(Error::out_of_memory, "no simulated device addresses left for %zu bytes", block->size);
-  bool host_accessible = block->kind != MemoryKind::device;
-  if (host_accessible && mmap(reinterpret_cast<void*>(base), block->mapped, PROT_READ | PROT_WRITE,
-                              MAP_SHARED | MAP_FIXED, block->fd, 0) == MAP_FAILED) {
-    addresses_->give_back(base, block->mapped);
-    return fail(Error::out_of_memory, "cannot map %zu bytes: %s", block->size, strerror(errno));
-  }
   block->base = base;
   block->id = last_id_.fetch_add(block->pieces()) + 1;
   if (shares_small_) share_small(block);
+  const bool is_device = block->kind == MemoryKind::device;
+  block->host_may_access = !is_device || (is_coherent() && block->fd >= 0);
+  if (block->host_may_access &&
+      mmap(reinterpret_cast<void*>(base), block->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+           block->fd, static_cast<off_t>(block->offset)) == MAP_FAILED) {
+    addresses_->give_back(base, block->mapped);
+    return fail(Error::out_of_memory, "cannot map %zu bytes: %s", block->size, strerror(errno));
+  }
   if (block->imported) imported_.insert({block->nonce, block->offset, block->device});
-  if (block->fd >= 0 && (block->imported || host_accessible)) {
+  if (block->fd >= 0 && (block->imported || !is_device)) {
     close(block->fd);
     block->fd = -1;
   }
@@ -210,7 +217,7 @@ BlockRef Memory::take_out(void* address, Wanted wanted) {
 
 // The address becomes available only now, when no bytes of the block are visible there any more.
 void Memory::release(const BlockRef& block) {
-  if (block->kind != MemoryKind::device) forbid_access(block->base, block->mapped);
+  if (block->host_may_access) forbid_access(block->base, block->mapped);
   std::unique_lock lock(mutex_);
   addresses_->give_back(block->base, block->mapped);
 }

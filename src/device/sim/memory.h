@@ -2,7 +2,8 @@
 //
 // Memory of the simulated GPU. Every block is a memfd. The user's address lies in one large region without
 // access rights, so that a host that dereferences device memory crashes there. The provider accesses the
-// bytes through a second mapping, the alias. Managed and pinned blocks are also mapped at the user's address.
+// bytes through a second mapping, the alias. Managed and pinned blocks are also mapped at the user's address,
+// and on a coherent machine (FAIRLEAD_SIM_BAR) device memory is, too.
 //
 // Poison makes premature reads and reads after free visible: the simulated GPU fills device and managed
 // memory with 0xA5 at allocation. When device memory is freed it loses its contents and is filled with 0xDB,
@@ -32,6 +33,8 @@ constexpr int max_devices = 64;
 
 // Returns true for one device, and for two that can access each other.
 bool connected(int device, int peer);
+// Returns whether the CPU accesses device memory, and kernels all host memory.
+bool is_coherent();
 
 // The origin of device memory determines whether and how other processes can map it.
 enum class Origin : uint8_t { plain, pool, pieces };
@@ -53,6 +56,7 @@ struct Block {
   int location = -1;  // of the physical memory, -1: the host's
   bool imported = false;
   bool registered = false;  // the user's own host memory; unmapping is not our task
+  bool host_may_access = false;  // it is mapped at the user's address
   uintptr_t base = 0;
   size_t size = 0;     // as requested
   size_t mapped = 0;   // rounded up to whole pages

@@ -212,11 +212,12 @@ Error Simulator::set_sync_memops(const void* address) {
 }
 
 void* Simulator::cpu_mapping(const void* address, size_t bytes) {
-  if (forked_after_use_ || !options().sim_bar) return nullptr;
+  if (forked_after_use_ || options().sim_bar == "off") return nullptr;
   BlockRef block = memory_.find(address);
   if (!block || block->kind != MemoryKind::device) return nullptr;
   char* mapping = block->at(address);
-  return bytes <= block->size - static_cast<size_t>(mapping - block->alias) ? mapping : nullptr;
+  if (bytes > block->size - static_cast<size_t>(mapping - block->alias)) return nullptr;
+  return block->host_may_access ? const_cast<void*>(address) : mapping;
 }
 
 Error Simulator::ipc_export(const void* base, IpcHandle* handle, int* file) {

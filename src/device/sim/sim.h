@@ -114,7 +114,8 @@ class Simulator : public Runtime {
   Error set_sync_memops(const void* address) override;
   Error copy_as_program(void* to, const void* from, size_t bytes) override;
   void* cpu_mapping(const void* address, size_t bytes) override;
-  bool cpu_stores_are_ordered() const override { return true; }
+  bool cpu_stores_are_ordered(int) override { return true; }
+  bool kernels_reach_host(int) override { return is_coherent(); }
 
   // ---- Streams, copies, events ---------------------------------------------------------------------
   Error create_stream(int device, Stream* stream, StreamKind kind) override;

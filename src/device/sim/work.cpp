@@ -272,11 +272,11 @@ Error Simulator::fill(void* to, int byte, size_t bytes, Stream stream) {
   if (!bytes) return Error::none;
   End target;
   if (Error error = resolve(to, bytes, &target); error != Error::none) return error;
-  if (!target.block)
+  if (!target.block && !is_coherent())
     return fail(Error::invalid_value, "%p is pageable host memory, which a GPU cannot fill", to);
   if (Error error = refuse_others(target.block, queue->device); error != Error::none) return error;
   return queue->submit([target, byte, bytes]() -> Failure {
-    if (!target.block->live) return freed_in_flight(target.block);
+    if (target.block && !target.block->live) return freed_in_flight(target.block);
     memset(target.bytes, byte, bytes);
     return nullptr;
   });
@@ -359,6 +359,7 @@ Arguments Simulator::take_arguments(const fairlead_cpu_kernel& kernel, void** ar
       if (!address) continue;
       std::string parameter = std::string("kernel ") + kernel.name + ": parameter " + std::to_string(i);
       BlockRef block = memory_.find(address);
+      if (!block && is_coherent() && !memory_.in_region(address)) continue;
       if (!block) {
         taken.failure = failure_of(parameter + " is an address that the GPU cannot reach");
       } else if (!reaches(device, *block)) {

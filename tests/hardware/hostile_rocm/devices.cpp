@@ -203,6 +203,10 @@ SHIM int hipDeviceGetAttribute(int* value, int attribute, int device) {
     case HipAbi::device_has_words:
       *value = backend()->has_word_operations(number(device));
       return result::success;
+    case HipAbi::device_reaches_host:
+      *value = backend()->kernels_reach_host(number(device));
+      return result::success;
+    case HipAbi::device_is_integrated:
     case HipAbi::device_is_large_bar:
       *value = 0;
       return result::success;

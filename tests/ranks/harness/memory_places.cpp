@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The harness' buffers: memory of every kind through fairlead/device.h, filled with patterns and compared.
-// With TEST_MEMORY=host all of it is host memory, and no device is touched.
+// With TEST_MEMORY=host all of it is host memory, and no device is touched; with TEST_MEMORY=system device
+// memory is memory of malloc() that kernels reach.
 
 #include <fairlead/device.h>
 
@@ -58,8 +59,18 @@ fairlead_device_memory kind_of(Place place) {
   }
 }
 
+bool device_is_system_memory() {
+  const char* wanted = getenv("TEST_MEMORY");
+  if (wanted == nullptr || strcmp(wanted, "system") != 0) return false;
+  if (!fairlead::device::whole_runtime()->kernels_reach_host(0))
+    give_up("kernels of this GPU do not reach memory of malloc()");
+  return true;
+}
+
 bool is_plain(Place place) {
-  return place == Place::host || host_oracle;
+  static const bool system = device_is_system_memory();
+  return place == Place::host || host_oracle ||
+         (system && (place == Place::device || place == Place::other_device));
 }
 
 // HIP has no virtual memory of the host.

@@ -161,6 +161,28 @@ TEST_F(SimMemory, cpu_mapping_reaches_the_bytes_and_knows_the_end) {
   EXPECT_EQ(gpu.cpu_mapping(&local, 4), nullptr);
 }
 
+TEST_F(SimMemory, needs_coherence_the_cpu_and_the_gpu_share_all_memory) {
+  EXPECT_TRUE(gpu.kernels_reach_host(0));
+  for (size_t bytes : {size_t{100}, size_t{300000}}) {
+    char* device = device_memory(bytes);
+    EXPECT_EQ(static_cast<unsigned char>(device[bytes - 1]), 0xA5);
+    fill(device, 9, bytes);
+    EXPECT_EQ(device[bytes - 1], 9);
+    device[0] = 8;
+    EXPECT_EQ(read(device, 1)[0], 8);
+    EXPECT_EQ(gpu.cpu_mapping(device, bytes), device);
+    ASSERT_EQ(gpu.free(device), Error::none);
+    // At the same address, another allocation.
+    char* next = device_memory(bytes);
+    EXPECT_EQ(static_cast<unsigned char>(next[0]), 0xA5);
+    ASSERT_EQ(gpu.free(next), Error::none);
+    EXPECT_DEATH((void)*static_cast<volatile char*>(next), "");
+  }
+  std::vector<char> host(5000);
+  fill(host.data(), 7, host.size());
+  EXPECT_EQ(host.back(), 7);
+}
+
 TEST_F(SimMemory, threads_allocate_query_and_free_at_once) {
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
