@@ -147,6 +147,31 @@ class Recorded(ToolTest):
             link.near      away
             """)
 
+    def test_a_machine_whose_gpus_memory_is_a_numa_node(self):
+        def grace_hopper(**files):
+            fabric = """
+    Fabric
+        State                             : Completed
+        Status                            : Success
+        CliqueId                          : 3
+        ClusterUUID                       : 6b5b1c2e-91d1-4d0e-8a32-3c5e0d9e7a11"""
+            return self.changed("dgx-h200", {
+                "commands/nvidia-smi -q": lambda text: text.replace("Addressing Mode                       : None", "Addressing Mode                       : ATS" + fabric),
+                "proc/driver/nvidia/gpus/0000:1b:00.0/numa_status": "Node:\t\t1\nStatus:\t\tonline\n",
+                "proc/self/numa_maps": "aaaae0400000 default file=/usr/bin/numactl mapped=2 N0=2\n",
+                **files})
+        self.judges("dgx-h200", "gpu.nodes away\ngpu.domain away")
+        self.judges(grace_hopper(), """
+            gpu.migration ok   ATS: GPUs reach all host memory
+            gpu.nodes     ok   NUMA nodes are memory of GPUs: 1 of GPU 0; host buffers go to nodes of CPUs
+            gpu.domain    warn clique 3: no IMEX channel
+            """)
+        self.judges(grace_hopper(**{"proc/self/numa_maps": "aaaae0400000 bind:0-1 file=/usr/bin/numactl\n"}), "gpu.nodes warn bind:0-1, puts host buffers there")
+        self.judges(grace_hopper(**{"proc/sys/kernel/numa_balancing": "1\n"}), "gpu.nodes warn kernel.numa_balancing=0")
+        daemon = {"dev/nvidia-caps-imex-channels/channel0": "", "programs": lambda text: text + "/usr/bin/nvidia-imex-ctl\n"}
+        self.judges(grace_hopper(**daemon, **{"commands/nvidia-imex-ctl -q": "READY\n"}), "gpu.domain ok IMEX is ready")
+        self.judges(grace_hopper(**daemon, **{"commands/nvidia-imex-ctl -q": "INITIALIZING\n"}), "gpu.domain warn not ready: INITIALIZING")
+
     def test_laptop(self):
         report = self.judges("laptop", """
             mpi.which      ok    Open MPI 4.1.4, /lib/x86_64-linux-gnu/libmpi.so.40

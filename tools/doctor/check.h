@@ -82,6 +82,7 @@ std::vector<Check> mpi_checks();
 std::vector<Check> transport_checks();
 std::vector<Check> gpu_checks();  // with those for AMD's
 std::vector<Check> amd_checks();
+std::vector<Check> coherent_checks();
 std::vector<Check> link_checks();
 std::vector<Check> limit_checks();
 std::vector<Check> environment_checks();

@@ -94,9 +94,14 @@ bool find_nvidia(const System& system, Gpus* gpus) {
     gpu.uncorrected = nvidia_errors(keys, "volatile", " uncorrectable");
     gpu.uncorrected_ever = nvidia_errors(keys, "aggregate", " uncorrectable");
     gpu.addressing = keys["addressing mode"];
+    gpu.cluster = keys["fabric/clusteruuid"];
+    gpu.clique = keys["fabric/cliqueid"];
     gpu.memory = mebibytes(keys["fb memory usage/total"]);
     gpu.bar = mebibytes(keys["bar1 memory usage/total"]);
     gpu.numa = numa_node(system, gpu.pci);
+    const auto status = system.read(fmt::format("/proc/driver/nvidia/gpus/{}/numa_status", gpu.pci));
+    if (const std::string node = value_of(status.value_or(""), "Node:"); !node.empty())
+      gpu.memory_node = std::atoi(node.c_str());
     gpus->list.push_back(gpu);
   }
   return true;

@@ -295,7 +295,8 @@ std::vector<Check> gpu_checks() {
       {"gpu.ecc", "Whether memory errors are noticed, and whether there were any.", "a GPU",
        "nvidia-smi -e 1; amdgpu.ras_enable=1.", has_list, ecc},
   };
-  for (const Check& check : amd_checks()) checks.push_back(check);
+  for (const auto& more : {coherent_checks(), amd_checks()})
+    checks.insert(checks.end(), more.begin(), more.end());
   return checks;
 }
 

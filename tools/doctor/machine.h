@@ -55,12 +55,14 @@ struct Gpu {
   std::string target;        // AMD: "gfx90a"
   std::string compute_mode;  // NVIDIA: "Default", "Exclusive_Process", "Prohibited"
   std::string mig, addressing;
+  std::string cluster, clique;  // NVIDIA: whose GPUs NVLink connects, over nodes
   std::string
       ecc;  // "Enabled", "Disabled", "Host" where the memory is the processor's; "N/A" or "" where unknown
   uint64_t corrected = 0, uncorrected = 0;  // errors of its memory since the driver was loaded
   uint64_t uncorrected_ever = 0;            // NVIDIA: in the GPU's life
   uint64_t memory = 0, bar = 0;             // bytes; 0 where it is not known
   int numa = -1;
+  int memory_node = -1;  // the NUMA node that its memory is
 };
 
 struct Gpus {
