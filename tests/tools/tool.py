@@ -2,6 +2,7 @@
 """What the tests of the command `fairlead` share: starting it, and what this build has."""
 
 import fcntl
+import json
 import os
 import pty
 import stat
@@ -82,6 +83,15 @@ def script(folder, name, text):
         file.write(text)
     os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
     return path
+
+
+def examined(*arguments, **environment):
+    """Exit code of `fairlead doctor`, its report, and the checks by key."""
+    result = fairlead("doctor", "--json", *arguments, **environment)
+    report = json.loads(result.stdout)
+    checks = {check["key"]: check for check in report["checks"]}
+    assert len(checks) == len(report["checks"]), "two checks of one key"
+    return result.returncode, report, checks
 
 
 class ToolTest(unittest.TestCase):

@@ -55,7 +55,7 @@ struct Block {
   int device;
   int location = -1;  // of the physical memory, -1: the host's
   bool imported = false;
-  bool registered = false;  // the user's own host memory; unmapping is not our task
+  bool registered = false;       // the user's own host memory; unmapping is not our task
   bool host_may_access = false;  // it is mapped at the user's address
   uintptr_t base = 0;
   size_t size = 0;     // as requested

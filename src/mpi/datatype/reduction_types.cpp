@@ -2,7 +2,6 @@
 
 #include "mpi/datatype/reduction_types.h"
 
-
 // Open MPI declares its own types, among them 16-bit floating point, in a separate header.
 #if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>

@@ -9,7 +9,7 @@
 //
 //   says_no            says that it does not handle device memory; a device buffer ends the job with an error
 //   switched_off       says that it does, but its parameter says no; otherwise as says_no
-//   needs_device       ends the job with an error in calls from threads whose current device is not the buffer's
+//   needs_device       ends the job with an error in calls from threads with another current device
 //   refuses            every call with a device buffer returns an error
 //   lies               sends wrong bytes of device memory
 //   lies_receiving     the last byte received into device memory is wrong
