@@ -90,7 +90,7 @@ CommunicatorView RankView::communicator(uint64_t handle) const {
     }
     return view;
   }
-  return {0, 0, "an unknown communicator", {}};
+  return {0, 0, "a freed or unknown communicator", {}};
 }
 
 int RankView::in_world(const Call& call, int peer) const {
