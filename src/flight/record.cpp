@@ -33,12 +33,15 @@ Header* map_file(int file, bool may_write) {
     header->ranks = static_cast<int32_t>((bytes - header_bytes) / sizeof(Rank));
     header->magic = magic;
   }
-  // What another release has made, or damaged.
-  if (header->magic == magic && header->bytes_of_rank == sizeof(Rank) && header->ranks > 0 &&
-      bytes_of(header->ranks) <= bytes)
-    return header;
+  if (is_sound(header, bytes)) return header;
   munmap(data, bytes);
   return nullptr;
+}
+
+// Another release may have made it, or anybody damaged it.
+bool is_sound(const Header* header, size_t bytes) {
+  return bytes >= bytes_of(1) && header->magic == magic && header->bytes_of_rank == sizeof(Rank) &&
+         header->ranks > 0 && header->ranks <= INT_MAX / 2 && bytes_of(header->ranks) <= bytes;
 }
 
 namespace {

@@ -78,6 +78,7 @@ struct alignas(4096) Rank {
   // The program, as call sites need it: where it is loaded, and what its addresses in the file begin with.
   uint64_t program_begin, program_end, program_base;
   char program[256];
+  uint32_t lived;  // in a copy (Header::copied)
 
   std::atomic<uint32_t> threads_taken;  // a bit for each
   std::atomic<uint32_t> communicators;  // noted so far
@@ -86,12 +87,13 @@ struct alignas(4096) Rank {
   Communicator known[communicators_kept];
 };
 
-constexpr uint64_t magic = 0x31746867696c66ul << 8 | 'F';
+constexpr uint64_t magic = 0x32746867696c66ul << 8 | 'F';
 struct Header {
   uint64_t magic;
   uint32_t bytes_of_rank;
   int32_t ranks;               // blocks
   std::atomic<int32_t> taken;  // blocks
+  uint64_t copied;             // when this copy was made, in ns, for other nodes; 0: it is in use
   char functions[functions_kept][36];
 };
 
@@ -116,6 +118,8 @@ inline uint32_t waiting_mark(uint64_t number, size_t thread) {
 constexpr const char* file_name = "fairlead-flight";
 int make_file(int ranks);                    // a descriptor; -1 if the kernel refuses
 Header* map_file(int file, bool may_write);  // null if it is none
+// Are these bytes a file, as this release makes them?
+bool is_sound(const Header* header, size_t bytes);
 
 // ---- The process's own rank ---------------------------------------------------------------------------
 

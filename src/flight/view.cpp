@@ -2,6 +2,7 @@
 
 #include "flight/view.h"
 
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +31,12 @@ Call read(const Call& shared) {
 template <size_t length>
 std::string text_of(const char (&shared)[length]) {
   return std::string(shared, strnlen(shared, length));
+}
+
+uint64_t nanoseconds() {
+  timespec time;
+  clock_gettime(CLOCK_REALTIME_COARSE, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
 // A zombie has died, too.
@@ -64,9 +71,10 @@ void read_thread(const Thread& thread, size_t place, RankView* view) {
   view->last.insert(view->last.end(), calls.begin(), calls.end());
 }
 
-RankView view_of(const Rank& rank) {
+RankView view_of(const Rank& rank, bool is_copy) {
   RankView view{&rank, rank.rank, rank.size, rank.pid, rank.state.load()};
-  view.lives = is_alive(view.pid);
+  view.is_here = !is_copy;
+  view.lives = is_copy ? rank.lived != 0 : is_alive(view.pid);
   for (size_t i = 0; i < threads_kept; ++i) read_thread(rank.threads[i], i, &view);
   std::stable_sort(view.last.begin(), view.last.end(),
                    [](const Call& one, const Call& other) { return one.since > other.since; });
@@ -120,23 +128,23 @@ std::string JobView::name_of(const Call& call) const {
 }
 
 double JobView::seconds_since(const Call& call) const {
-  timespec time;
-  clock_gettime(CLOCK_REALTIME_COARSE, &time);
-  const auto began = static_cast<double>(call.since);
-  return std::max(0.0, static_cast<double>(time.tv_sec) + 1e-9 * (static_cast<double>(time.tv_nsec) - began));
+  return now > call.since ? 1e-9 * static_cast<double>(now - call.since) : 0;
 }
 
-std::vector<JobView> look(const Header* header) {
+std::vector<JobView> look(const std::vector<const Header*>& files) {
   std::map<uint64_t, JobView> jobs;
-  const int taken = std::clamp(header->taken.load(), 0, header->ranks);
-  for (int i = 0; i < taken; ++i) {
-    const Rank& rank = block(const_cast<Header*>(header), i);
-    if (rank.state.load(std::memory_order_acquire) == State::unused) continue;
-    JobView& job = jobs[rank.job];
-    job.job = rank.job;
-    job.size = rank.size;
-    job.header = header;
-    job.ranks.push_back(view_of(rank));
+  for (const Header* header : files) {
+    const int taken = std::clamp(header->taken.load(), 0, header->ranks);
+    for (int i = 0; i < taken; ++i) {
+      const Rank& rank = block(const_cast<Header*>(header), i);
+      if (rank.state.load(std::memory_order_acquire) == State::unused) continue;
+      JobView& job = jobs[rank.job];
+      job.job = rank.job;
+      job.size = rank.size;
+      job.header = header;
+      job.now = std::max(job.now, header->copied != 0 ? header->copied : nanoseconds());
+      job.ranks.push_back(view_of(rank, header->copied != 0));
+    }
   }
   std::vector<JobView> found;
   for (auto& [number, job] : jobs) {
@@ -145,6 +153,21 @@ std::vector<JobView> look(const Header* header) {
     found.push_back(std::move(job));
   }
   return found;
+}
+
+// Ranks may change what is being copied, as they may while it is looked at.
+const Header* copy_of(const Header* file) {
+  const size_t bytes = bytes_of(file->ranks);
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return nullptr;
+  std::memcpy(data, file, bytes);
+  auto* const header = static_cast<Header*>(data);
+  header->copied = nanoseconds();
+  for (int i = 0; i < header->ranks; ++i) {
+    Rank& rank = block(header, i);
+    rank.lived = rank.pid != 0 && is_alive(rank.pid);
+  }
+  return header;
 }
 
 std::string Site::text() const {
@@ -158,6 +181,7 @@ Site site_of(const RankView& rank, const Call& call) {
   const Rank& block = *rank.block;
   if (call.site >= block.program_begin && call.site < block.program_end)
     return {text_of(block.program), call.site - block.program_base};
+  if (!rank.is_here) return {"", call.site};
   std::ifstream maps("/proc/" + std::to_string(rank.pid) + "/maps");
   std::map<std::string, uint64_t> begins;
   for (std::string line; std::getline(maps, line);) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the ranks of a job on this node do, read from the memory of the flight recorder (record.h), which they
-// may change at any time, and which may be damaged.
+// What the ranks of a job do, read from the memory of the flight recorder (record.h), which they may change
+// at any time, and which may be damaged. Copies of other nodes' memory join the nodes of a job.
 
 #pragma once
 
@@ -26,6 +26,7 @@ struct RankView {
   int rank = 0, size = 0, pid = 0;
   State state = State::unused;
   bool lives = false;
+  bool is_here = true;          // on this node
   uint64_t calls = 0;           // of all threads
   std::vector<Call> last{};     // newest first
   std::optional<Call> open{};   // the call it is in; of several threads, the one that began first
@@ -44,16 +45,23 @@ struct RankView {
 struct JobView {
   uint64_t job = 0;
   int size = 0;
-  std::vector<RankView> ranks;  // in order
-  const Header* header = nullptr;
+  std::vector<RankView> ranks;     // in order
+  const Header* header = nullptr;  // of one of the files
+  uint64_t now = 0;                // when the newest of them was read, in ns
 
   const RankView* find(int rank) const;
   std::string name_of(const Call& call) const;  // "MPI_Send"
   double seconds_since(const Call& call) const;
 };
 
-// All jobs in the file.
-std::vector<JobView> look(const Header* header);
+// All jobs in the files.
+std::vector<JobView> look(const std::vector<const Header*>& files);
+inline std::vector<JobView> look(const Header* file) {
+  return look(std::vector{file});
+}
+
+// A copy of a file, bytes_of() its ranks, for `fairlead hang` on another node; null if there is no memory.
+const Header* copy_of(const Header* file);
 
 // Where in which file a call of a rank returns to: the program, else what its process has mapped there.
 struct Site {

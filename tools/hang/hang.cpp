@@ -4,11 +4,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -17,6 +20,7 @@
 #include <utility>
 
 #include "common/command_line.h"
+#include "common/files.h"
 #include "common/process.h"
 #include "flight/report.h"
 
@@ -43,6 +47,33 @@ std::vector<const flight::Header*> find_files() {
   for (const auto& [id, header] : files)
     if (header) found.push_back(header);
   return found;
+}
+
+// What --save has written on any node.
+const flight::Header* open_saved(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat status;
+  if (file < 0 || fstat(file, &status) != 0)
+    throw Failure(exit_usage, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
+  const auto bytes = static_cast<size_t>(status.st_size);
+  void* const data = bytes == 0 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+  close(file);
+  if (data == MAP_FAILED || !flight::is_sound(static_cast<const flight::Header*>(data), bytes))
+    throw Failure(exit_usage, fmt::format("'{}' is no file of `fairlead hang --save` of this release", path));
+  return static_cast<const flight::Header*>(data);
+}
+
+void save(const std::vector<const flight::Header*>& files, const std::string& path) {
+  if (files.size() > 1)
+    throw Failure(
+        exit_usage,
+        fmt::format("{} jobs have ranks here, and --save takes one: name it by the PID of a rank, as "
+                    "`fairlead hang` shows it",
+                    files.size()));
+  if (files.empty()) throw Failure(exit_problem, "no job of this user on this node that Fairlead records");
+  const flight::Header* const copy = flight::copy_of(files.front());
+  if (!copy) throw Failure(exit_problem, "no memory for a copy");
+  write_to_file("--save", path, {reinterpret_cast<const char*>(copy), flight::bytes_of(copy->ranks)});
 }
 
 int parent_of(int pid) {
@@ -113,8 +144,18 @@ void define_hang(CLI::App& app, HangArguments& arguments) {
       ->type_name("N")
       ->check(whole_number(0, flight::calls_kept));
   app.add_flag("--json", arguments.json, "Print JSON.");
+  auto* const save = app.add_option("--save", arguments.save,
+                                    "Print nothing, but write what the ranks do to FILE, for --from.")
+                         ->type_name("FILE");
+  app.add_option("--from", arguments.from,
+                 "Look at these files, of all nodes of a job, instead of this node.")
+      ->type_name("FILE")
+      ->expected(1, 1 << 20)
+      ->excludes(save);
   set_up(app, "[options] [PID]",
-         "  fairlead hang\n  fairlead hang --calls 5 12345\n  ssh node2 fairlead hang --json");
+         "  fairlead hang\n  fairlead hang --calls 5 12345\n"
+         "  srun --overlap --jobid=JOB --ntasks-per-node=1 sh -c 'fairlead hang --save hang.$(hostname)'\n"
+         "  fairlead hang --from hang.*");
 }
 
 int hang_command(const Words& words) {
@@ -125,22 +166,34 @@ int hang_command(const Words& words) {
   HangArguments arguments;
   define_hang(app, arguments);
   if (!parse(app, words)) return exit_success;
+  std::vector<const flight::Header*> files;
+  for (const std::string& path : arguments.from) files.push_back(open_saved(path));
+  if (files.empty()) files = find_files();
+  const auto wanted = [&](const flight::JobView& job) {
+    return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const flight::RankView& rank) {
+      return !rank.is_here || (rank.lives && (arguments.pid == 0 || descends_from(rank.pid, arguments.pid)));
+    });
+  };
+  if (!arguments.save.empty()) {
+    std::erase_if(files, [&](const flight::Header* file) {
+      const std::vector<flight::JobView> jobs = flight::look(file);
+      return std::none_of(jobs.begin(), jobs.end(), wanted);
+    });
+    save(files, arguments.save);
+    return exit_success;
+  }
   auto json = nlohmann::ordered_json::array();
   bool found = false;
-  for (const flight::Header* header : find_files())
-    for (const flight::JobView& job : flight::look(header)) {
-      const bool wanted = std::any_of(job.ranks.begin(), job.ranks.end(), [&](const flight::RankView& rank) {
-        return rank.lives && (arguments.pid == 0 || descends_from(rank.pid, arguments.pid));
-      });
-      if (!wanted) continue;
-      if (arguments.json)
-        json.push_back(as_json(job));
-      else
-        std::cout << fmt::format("{}a job of {} ranks, {} of them on this node\n", found ? "\n" : "",
-                                 job.size, job.ranks.size())
-                  << flight::as_text(job, static_cast<size_t>(arguments.calls), locate);
-      found = true;
-    }
+  for (const flight::JobView& job : flight::look(files)) {
+    if (!wanted(job)) continue;
+    if (arguments.json)
+      json.push_back(as_json(job));
+    else
+      std::cout << fmt::format("{}a job of {} ranks, {} of them {}\n", found ? "\n" : "", job.size,
+                               job.ranks.size(), arguments.from.empty() ? "on this node" : "in these files")
+                << flight::as_text(job, static_cast<size_t>(arguments.calls), locate);
+    found = true;
+  }
   if (arguments.json) std::cout << json.dump(2) << "\n";
   if (!found)
     throw Failure(exit_problem,

@@ -7,8 +7,11 @@ import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
+import tempfile
+import time
 
 TOOL = os.path.join(os.path.dirname(os.path.dirname(sys.argv[-1])), "bin", "fairlead")
 # What the report must say; 0, 1 and 2 are the ranks.
@@ -65,7 +68,48 @@ def check(command, name, memory):
         raise SystemExit(f"{name}: fairlead hang --json: {found}")
 
 
+def hang(*arguments):
+    return subprocess.run([TOOL, "hang", *map(str, arguments)], text=True, capture_output=True, check=True).stdout
+
+
+def check_joined(command):
+    """What two nodes have saved says who waits for whom. Its file is that of one node, so each copy lacks ranks."""
+    with tempfile.TemporaryDirectory() as folder, subprocess.Popen(
+            [*command, "wrong_tag", "host"], stdin=subprocess.DEVNULL, start_new_session=True) as run:
+        one, other = os.path.join(folder, "hang.one"), os.path.join(folder, "hang.other")
+        try:
+            ranks = []
+            while len(ranks) < 3 or any(rank["in"] is None for rank in ranks):
+                time.sleep(0.2)
+                asked = subprocess.run([TOOL, "hang", "--json", str(run.pid)], text=True, capture_output=True).stdout
+                ranks = [rank for job in json.loads(asked or "[]") for rank in job["ranks"]]
+            hang("--save", one, ranks[0]["pid"])
+        finally:
+            os.killpg(run.pid, signal.SIGTERM)
+        # src/flight/record.h: how many blocks are taken, and the state of the first.
+        with open(one, "rb") as file:
+            copy = bytearray(file.read())
+        bytes_of_rank, blocks = struct.unpack_from("II", copy, 8)
+        first = len(copy) - blocks * bytes_of_rank
+        with open(other, "wb") as file:
+            file.write(copy[:first] + bytes(4) + copy[first + 4:])
+        with open(one, "r+b") as file:
+            file.seek(16)
+            file.write(struct.pack("I", 1))
+        expect("one node", hang("--from", one), "^a job of 3 ranks, 1 of them in these files")
+        joined = hang("--from", one, other)
+        expect("joined", joined, "^a job of 3 ranks, 3 of them in these files")
+        for pattern in SAYS["wrong_tag"]:
+            expect("joined", joined, r"^\* .*" + pattern)
+        with open(one, "r+b") as file:
+            file.truncate(100)
+        refused = subprocess.run([TOOL, "hang", "--from", one], text=True, capture_output=True)
+        if refused.returncode != 2 or "is no file of `fairlead hang --save`" not in refused.stderr:
+            raise SystemExit(f"a damaged file: {refused}")
+
+
 def main():
+    check_joined(sys.argv[1:])
     for name in SAYS:
         for memory in ("host", "device"):
             check(sys.argv[1:], name, memory)
