@@ -154,7 +154,8 @@ void define_hang(CLI::App& app, HangArguments& arguments) {
       ->excludes(save);
   set_up(app, "[options] [PID]",
          "  fairlead hang\n  fairlead hang --calls 5 12345\n"
-         "  srun --overlap --jobid=JOB --ntasks-per-node=1 sh -c 'fairlead hang --save hang.$(hostname)'\n"
+         "  srun --overlap --jobid=JOB --ntasks-per-node=1 \\\n"
+         "    sh -c 'fairlead hang --save hang.$(hostname)'\n"
          "  fairlead hang --from hang.*");
 }
 

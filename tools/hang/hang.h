@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `fairlead hang`: what the ranks of this user's jobs on this node do, and who waits for whom; of jobs on several
-// nodes from what each node has saved. `fairlead run` says the same of its own job.
+// `fairlead hang`: what the ranks of this user's jobs on this node do, and who waits for whom; of jobs on
+// several nodes from what each node has saved. `fairlead run` says the same of its own job.
 
 #pragma once
 
