@@ -2,9 +2,10 @@
 //
 // Three mistakes of programs with GPUs, and what Fairlead says of them (docs/use/debugging.md). Two ranks:
 //
-//   fairlead run -n 2 mistakes-openmpi hang                           each waits for another tag than the other sends
-//   fairlead run -n 2 --check streams mistakes-openmpi race           a message is sent before its kernel has run
-//   fairlead run -n 2 --check collectives mistakes-openmpi mismatch   the ranks sum arrays of different lengths
+//   fairlead run -n 2 mistakes-openmpi hang                           each waits for a tag that the other
+//   does not send fairlead run -n 2 --check streams mistakes-openmpi race           a message is sent before
+//   its kernel has run fairlead run -n 2 --check collectives mistakes-openmpi mismatch   the ranks sum arrays
+//   of different lengths
 
 #include <mpi.h>
 

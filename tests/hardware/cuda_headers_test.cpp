@@ -116,6 +116,8 @@ static_assert(CudaAbi::memory_unified == CU_MEMORYTYPE_UNIFIED);
 static_assert(CudaAbi::pointer_memory_type == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 static_assert(CudaAbi::pointer_host_pointer == CU_POINTER_ATTRIBUTE_HOST_POINTER);
 static_assert(CudaAbi::device_reaches_host == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS);
+static_assert(CudaAbi::device_by_host_tables ==
+              CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES);
 static_assert(CudaAbi::pointer_is_managed == CU_POINTER_ATTRIBUTE_IS_MANAGED);
 static_assert(CudaAbi::pointer_device_ordinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(CudaAbi::pointer_legacy_ipc_capable == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);

@@ -157,7 +157,8 @@ class Recorded(ToolTest):
             gpu.nodes     ok   NUMA nodes are memory of GPUs: 1 of GPU 0; host buffers go to nodes of CPUs
             gpu.domain    warn clique 3: no IMEX channel
             """)
-        self.judges(grace_hopper(**{"proc/self/numa_maps": "aaaae0400000 bind:0-1 file=/usr/bin/numactl\n"}), "gpu.nodes warn bind:0-1, puts host buffers there")
+        self.judges(grace_hopper(**{"proc/self/numa_maps": "aaaae0400000 bind:0-1 file=/usr/bin/numactl\n"}), "gpu.nodes warn bind:0-1, may put host buffers there")
+        self.judges(grace_hopper(**{"proc/self/numa_maps": "aaaae0400000 prefer (many):1 file=/usr/bin/numactl\n"}), "gpu.nodes warn (many):1, may put")
         self.judges(grace_hopper(**{"proc/sys/kernel/numa_balancing": "1\n"}), "gpu.nodes warn kernel.numa_balancing=0")
         daemon = {"dev/nvidia-caps-imex-channels/channel0": "", "programs": lambda text: text + "/usr/bin/nvidia-imex-ctl\n"}
         self.judges(grace_hopper(**daemon, **{"commands/nvidia-imex-ctl -q": "READY\n"}), "gpu.domain ok IMEX is ready")

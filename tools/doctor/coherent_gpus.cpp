@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// More of area `gpu`, for NVIDIA's whose memory others share: the CPU, to which it is a NUMA node (GH200,
+// More of area `gpu`, for NVIDIA GPUs whose memory others share: the CPU, to which it is a NUMA node (GH200,
 // GB200), and GPUs of other nodes, through NVLink and the daemon IMEX.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,14 @@ bool has_memory_nodes(const Machine& machine) {
                      [](const Gpu& gpu) { return gpu.memory_node >= 0; });
 }
 
-// "bind:1" of the first mapping, which has the policy of the process; "default" where it has none.
+// "bind:1", "prefer (many):0-1" of the first mapping, which has the policy of the process; "default" where it
+// has none.
 std::string memory_policy(const System& system) {
   const std::string mapping = system.first_line("/proc/self/numa_maps");
-  const size_t start = mapping.find(' ');
-  return start == std::string::npos ? ""
-                                    : mapping.substr(start + 1, mapping.find(' ', start + 1) - start - 1);
+  const size_t start = mapping.find(' '), colon = mapping.find(':');
+  if (start == std::string::npos) return "";
+  const size_t end = mapping.find(' ', colon == std::string::npos ? start + 1 : colon);
+  return mapping.substr(start + 1, end - start - 1);
 }
 
 Finding memory_nodes(const Machine& machine) {
@@ -43,9 +46,9 @@ Finding memory_nodes(const Machine& machine) {
   std::string fact = fmt::format("NUMA nodes are memory of GPUs: {}", fmt::join(nodes, ", "));
   if (std::any_of(chosen.begin(), chosen.end(), [&](int node) { return of_gpus.count(node) > 0; }))
     return warn(
-        fmt::format("{}; the memory policy of this process, {}, puts host buffers there", fact, policy),
+        fmt::format("{}; the memory policy of this process, {}, may put host buffers there", fact, policy),
         "numactl --membind with the nodes of CPUs only, or no numactl");
-  if (machine.system.first_line("/proc/sys/kernel/numa_balancing") == "1")
+  if (std::atoi(machine.system.first_line("/proc/sys/kernel/numa_balancing").c_str()) & 1)
     return warn(
         fact + "; the kernel moves pages between nodes (NUMA balancing), which stops GPUs that use them",
         "sysctl kernel.numa_balancing=0, as NVIDIA advises for these machines");
@@ -65,7 +68,7 @@ Finding domain(const Machine& machine) {
   const std::string fact = fmt::format("GPUs of NVLink domain {}, clique {}", gpu.cluster, gpu.clique);
   if (machine.system.list("/dev/nvidia-caps-imex-channels").empty())
     return warn(fact + ": no IMEX channel, so GPUs of other nodes are reached through the network only",
-                "nvidia-modprobe -c 0, or NVreg_CreateImexChannel0=1 for the driver; containers: give them "
+                "nvidia-modprobe -i 0:1, or NVreg_CreateImexChannel0=1 for the driver; containers: give them "
                 "/dev/nvidia-caps-imex-channels");
   if (machine.system.program("nvidia-imex-ctl").empty())
     return warn(

@@ -99,9 +99,10 @@ bool find_nvidia(const System& system, Gpus* gpus) {
     gpu.memory = mebibytes(keys["fb memory usage/total"]);
     gpu.bar = mebibytes(keys["bar1 memory usage/total"]);
     gpu.numa = numa_node(system, gpu.pci);
-    const auto status = system.read(fmt::format("/proc/driver/nvidia/gpus/{}/numa_status", gpu.pci));
-    if (const std::string node = value_of(status.value_or(""), "Node:"); !node.empty())
-      gpu.memory_node = std::atoi(node.c_str());
+    const std::string status =
+        system.read(fmt::format("/proc/driver/nvidia/gpus/{}/numa_status", gpu.pci)).value_or("");
+    if (value_of(status, "Status:") == "online")
+      gpu.memory_node = std::atoi(value_of(status, "Node:").c_str());
     gpus->list.push_back(gpu);
   }
   return true;

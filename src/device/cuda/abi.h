@@ -107,6 +107,7 @@ struct CudaAbi {
 
   static constexpr int device_multiprocessors = 16;
   static constexpr int device_reaches_host = 88;
+  static constexpr int device_by_host_tables = 100;
   static constexpr int device_capability_major = 75;
   static constexpr int device_capability_minor = 76;
   static constexpr int peer_atomics = 3;

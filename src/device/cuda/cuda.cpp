@@ -119,16 +119,17 @@ class Cuda : public OrderedRuntime<CudaAbi> {
   void* cpu_mapping(const void* address, size_t bytes) override {
     static Gdrcopy* const gdrcopy = Gdrcopy::open();
     Allocation allocation;
-    if (query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device) return nullptr;
-    if (void* mapped = gdrcopy ? gdrcopy->map(allocation, address, bytes) : nullptr) return mapped;
-    void* coherent = nullptr;
+    const bool coherent = is_coherent();
+    if ((!gdrcopy && !coherent) || query(address, &allocation) != Error::none ||
+        allocation.kind != MemoryKind::device || !fits(allocation, address, bytes))
+      return nullptr;
+    void* host = nullptr;
     int attribute = CudaAbi::pointer_host_pointer;
-    void* value = &coherent;
-    const bool known =
-        api_.pointer_attributes(1, &attribute, &value, to_driver(address)) == driver_result::success;
-    return known && allocation.size - (reinterpret_cast<uintptr_t>(address) - allocation.base) >= bytes
-               ? coherent
-               : nullptr;
+    void* value = &host;
+    if (coherent &&
+        api_.pointer_attributes(1, &attribute, &value, to_driver(address)) == driver_result::success && host)
+      return host;
+    return gdrcopy ? gdrcopy->map(allocation, address, bytes) : nullptr;
   }
   bool cpu_stores_are_ordered(int) override { return true; }
 
@@ -463,6 +464,12 @@ class Cuda : public OrderedRuntime<CudaAbi> {
   // Distinguishes ids of physical memory from ids of allocations; the driver may assign equal numbers to
   // both.
   static constexpr uint64_t physical_id = uint64_t{1} << 63;
+
+  // May the CPU reach device memory without gdrcopy? The driver answers for each allocation.
+  bool is_coherent() {
+    static const bool by_host_tables = has(CudaAbi::device_by_host_tables, 0);
+    return by_host_tables;
+  }
 
   // Retained once for the life of the context. The driver counts references, so this does not disturb the
   // application's own use of the primary context.

@@ -357,6 +357,11 @@ class DriverRuntime : public Runtime {
 
   explicit DriverRuntime(const Abi& api) : api_(api), virtual_(api_) {}
 
+  static bool fits(const Allocation& memory, const void* address, size_t bytes) {
+    const size_t offset = reinterpret_cast<uintptr_t>(address) - memory.base;
+    return offset <= memory.size && bytes <= memory.size - offset;
+  }
+
   bool has(int attribute, int device) {
     int value = 0;
     return check_device(device) == Error::none &&

@@ -162,12 +162,15 @@ class Hip : public OrderedRuntime<HipAbi> {
     return entry->second;
   }
 
-  // With a large BAR, device memory is mapped for the CPU at its device address. Stores pass through a cache
-  // of the GPU (HDP) that HIP provides no function to flush, so their order is not guaranteed. On an APU such
-  // as MI300A they do not.
-  void* cpu_mapping(const void* address, size_t) override {
+  // With a large BAR, memory of hipMalloc() is mapped for the CPU at its device address; virtual memory,
+  // pools and memory of other processes may not be. Stores pass through a cache of the GPU (HDP) that HIP
+  // provides no function to flush, so their order is not guaranteed. On an APU such as MI300A there is no
+  // such cache.
+  void* cpu_mapping(const void* address, size_t bytes) override {
     Allocation allocation;
-    if (query(address, &allocation) != Error::none || allocation.kind != MemoryKind::device) return nullptr;
+    if (query(address, &allocation) != Error::none || !allocation.ordinary ||
+        !fits(allocation, address, bytes))
+      return nullptr;
     return has(HipAbi::device_is_large_bar, allocation.device) ? const_cast<void*>(address) : nullptr;
   }
   bool cpu_stores_are_ordered(int device) override { return has(HipAbi::device_is_integrated, device); }

@@ -138,7 +138,7 @@ Error Memory::place(const BlockRef& block, void** address) {
   block->id = last_id_.fetch_add(block->pieces()) + 1;
   if (shares_small_) share_small(block);
   const bool is_device = block->kind == MemoryKind::device;
-  block->host_may_access = !is_device || (is_coherent() && block->fd >= 0);
+  block->host_may_access = !is_device || (is_coherent() && !block->is_of_one_device());
   if (block->host_may_access &&
       mmap(reinterpret_cast<void*>(base), block->mapped, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
            block->fd, static_cast<off_t>(block->offset)) == MAP_FAILED) {

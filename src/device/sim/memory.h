@@ -3,7 +3,7 @@
 // Memory of the simulated GPU. Every block is a memfd. The user's address lies in one large region without
 // access rights, so that a host that dereferences device memory crashes there. The provider accesses the
 // bytes through a second mapping, the alias. Managed and pinned blocks are also mapped at the user's address,
-// and on a coherent machine (FAIRLEAD_SIM_BAR) device memory is, too.
+// and on a coherent machine (FAIRLEAD_SIM_BAR) device memory of this process is, too.
 //
 // Poison makes premature reads and reads after free visible: the simulated GPU fills device and managed
 // memory with 0xA5 at allocation. When device memory is freed it loses its contents and is filled with 0xDB,

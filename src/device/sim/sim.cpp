@@ -217,7 +217,8 @@ void* Simulator::cpu_mapping(const void* address, size_t bytes) {
   if (!block || block->kind != MemoryKind::device) return nullptr;
   char* mapping = block->at(address);
   if (bytes > block->size - static_cast<size_t>(mapping - block->alias)) return nullptr;
-  return block->host_may_access ? const_cast<void*>(address) : mapping;
+  if (is_coherent()) return block->host_may_access ? const_cast<void*>(address) : nullptr;
+  return mapping;
 }
 
 Error Simulator::ipc_export(const void* base, IpcHandle* handle, int* file) {

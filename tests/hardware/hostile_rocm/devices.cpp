@@ -204,11 +204,9 @@ SHIM int hipDeviceGetAttribute(int* value, int attribute, int device) {
       *value = backend()->has_word_operations(number(device));
       return result::success;
     case HipAbi::device_reaches_host:
-      *value = backend()->kernels_reach_host(number(device));
-      return result::success;
     case HipAbi::device_is_integrated:
     case HipAbi::device_is_large_bar:
-      *value = 0;
+      *value = backend()->kernels_reach_host(number(device));
       return result::success;
     default:
       return remember(result::invalid_value);

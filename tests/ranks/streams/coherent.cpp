@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Machines whose CPU and GPU share their memory, as GH200 and MI300A do (FAIRLEAD_SIM_BAR=coherent): the CPU
-// uses device memory at its address, and kernels use memory of malloc(). With TEST_MEMORY=system all themes
+// Machines whose CPU and GPU share their memory (FAIRLEAD_SIM_BAR=coherent): kernels use memory of malloc(), as
+// on GH200, and the CPU device memory at its address, as on MI300A. With TEST_MEMORY=system all themes
 // use such memory as their device memory.
 
 #include <fairlead/device.h>

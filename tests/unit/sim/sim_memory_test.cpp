@@ -172,8 +172,8 @@ TEST_F(SimMemory, needs_coherence_the_cpu_and_the_gpu_share_all_memory) {
     EXPECT_EQ(read(device, 1)[0], 8);
     EXPECT_EQ(gpu.cpu_mapping(device, bytes), device);
     ASSERT_EQ(gpu.free(device), Error::none);
-    // At the same address, another allocation.
     char* next = device_memory(bytes);
+    EXPECT_EQ(next, device);
     EXPECT_EQ(static_cast<unsigned char>(next[0]), 0xA5);
     ASSERT_EQ(gpu.free(next), Error::none);
     EXPECT_DEATH((void)*static_cast<volatile char*>(next), "");
