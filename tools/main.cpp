@@ -12,6 +12,7 @@
 #include "common/command_line.h"
 #include "common/completion.h"
 #include "common/manual.h"
+#include "compare/compare.h"
 #include "doctor/doctor.h"
 #include "hang/hang.h"
 #include "info/info.h"
@@ -43,6 +44,8 @@ constexpr Command commands[] = {
      with_defaults<ExecArguments, define_exec>},
     {"bench", "measure messages, collectives and the GPU's own copy", bench_command, nullptr},
     {"matrix", "measure every pair of GPUs, and order GPUs for neighbouring ranks", matrix_command, nullptr},
+    {"compare", "compare two runs of a benchmark, or the statistics of two jobs", compare_command,
+     with_defaults<CompareArguments, define_compare>},
     {"doctor", "find out whether this MPI is GPU-aware, why not, and what to do", doctor_command,
      with_defaults<DoctorArguments, define_doctor>},
     {"hang", "say what the ranks of a running job wait for", hang_command,

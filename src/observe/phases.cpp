@@ -9,7 +9,7 @@
 #include <mutex>
 #include <sstream>
 
-#include "observe/json.h"
+#include "observe/json/json.h"
 #include "observe/per_thread.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"

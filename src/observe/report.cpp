@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <numeric>
 
-#include "observe/json.h"
-#include "observe/text.h"
+#include "observe/json/json.h"
+#include "observe/json/text.h"
 
 namespace fairlead::observe {
 namespace {
@@ -153,6 +153,12 @@ void add_tally(JsonObject* object, const Tally& tally) {
   for (auto [name, fraction] : {std::pair("p50_us", p50), {"p90_us", p90}, {"p99_us", p99}})
     object->add(name, time_of(tally, fraction) * 1e-3, 3);
   object->add("max_us", static_cast<double>(tally.longest) * 1e-3, 3);
+  std::string histogram;
+  for (int bucket = 0; bucket < histogram_buckets; ++bucket)
+    if (const uint64_t count = tally.histogram[static_cast<size_t>(bucket)])
+      append(&histogram, "%s[%.4g, %llu]", histogram.empty() ? "" : ", ", middle_of(bucket) * 1e-3,
+             number(count));
+  object->add_json("histogram_us", "[" + histogram + "]");
 }
 
 // `add_value` adds a value under a name.
@@ -251,7 +257,7 @@ std::string as_line(const Report& report, const Report& before, const OldestCall
   return text + "\n";
 }
 
-std::string as_json(const Report& report, NameOf name_of) {
+std::string as_json(const Report& report, const Provenance& provenance, NameOf name_of) {
   std::vector<std::string> traffic, fallbacks, messages, function_calls;
   for (size_t row = 0; row < report.messages.size(); ++row)
     traffic.push_back(JsonObject()
@@ -284,6 +290,7 @@ std::string as_json(const Report& report, NameOf name_of) {
              .add_json("messages", json_array(messages))
              .add_json("calls", json_array(function_calls))
              .add_json("phases", json_array(as_json(report.phases, report.ranks)))
+             .add_json(provenance_key, as_json(provenance))
              .text() +
          "\n";
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "observe/json/provenance.h"
 #include "observe/phases.h"
 #include "observe/recorder.h"
 
@@ -54,7 +55,7 @@ struct Report {
 Report own_report();
 
 std::string as_table(const Report& report, NameOf name_of);
-std::string as_json(const Report& report, NameOf name_of);
+std::string as_json(const Report& report, const Provenance& provenance, NameOf name_of);
 
 // Formats the progress of a process as one line; (+n) is the increase since `before`.
 std::string as_line(const Report& report, const Report& before, const OldestCall& oldest, NameOf name_of);

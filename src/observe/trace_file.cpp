@@ -6,9 +6,9 @@
 #include <map>
 #include <vector>
 
-#include "observe/json.h"
+#include "observe/json/json.h"
+#include "observe/json/text.h"
 #include "observe/phases.h"
-#include "observe/text.h"
 
 namespace fairlead::observe {
 namespace {
@@ -221,15 +221,14 @@ Flows draw_flows(std::vector<FlowEnd> ends) {
 
 // Every element ends with a comma except the last. JSON requires that last element, so it repeats the sort
 // index of rank 0.
-std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows) {
-  return place_of("process_sort_index", 0, 0, 0) + "\n], \"otherData\": " +
-         JsonObject()
-             .add("ranks", ranks)
-             .add("dropped_events", dropped)
-             .add("flow_events", flows.drawn)
-             .add("flow_ends_left_out", flows.left_out)
-             .text() +
-         "}\n";
+std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows, const Provenance& provenance) {
+  JsonObject other;
+  other.add("ranks", ranks)
+      .add("dropped_events", dropped)
+      .add("flow_events", flows.drawn)
+      .add("flow_ends_left_out", flows.left_out);
+  return place_of("process_sort_index", 0, 0, 0) + "\n], \"otherData\": " + other.text() + ", " +
+         json_string(provenance_key) + ": " + as_json(provenance) + "}\n";
 }
 
 }  // namespace fairlead::observe

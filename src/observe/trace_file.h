@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "observe/clock.h"
+#include "observe/json/provenance.h"
 #include "observe/recorder.h"
 #include "observe/trace.h"
 
@@ -44,7 +45,7 @@ struct Flows {
   uint64_t drawn = 0, left_out = 0;  // left_out counts ends
 };
 Flows draw_flows(std::vector<FlowEnd> ends);
-std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows);
+std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows, const Provenance& provenance);
 
 // ---- Implementation ----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from tool import TIMEOUT, TREE, ToolTest
 
 QUESTIONS = {
     "fairlead b": ["bench"],
-    "fairlead ": ["run", "exec", "bench", "matrix", "doctor", "hang", "plot", "info", "options", "help"],
+    "fairlead ": ["run", "exec", "bench", "matrix", "compare", "doctor", "hang", "plot", "info", "options", "help"],
     "fairlead bench la": ["latency", "latency_persistent", "latency_mt"],
     "fairlead bench m": ["mbw_mr", "multi_lat", "matrix"],
     "fairlead bench matrix --way ": ["mpi", "mpi-blit", "engine", "engine-blit", "kernel"],

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Proves what the benchmarks say of repeated measurements: percentiles, and when a figure is doubtful.
+// Proves what the benchmarks say of repeated measurements: percentiles, when a figure is doubtful, and when
+// two of them differ.
 
 #include "bench/distribution.h"
 
 #include <gtest/gtest.h>
+
+#include "compare/significance.h"
 
 namespace fairlead::tools {
 namespace {
@@ -46,6 +49,40 @@ TEST(Distribution, of_one_and_of_none) {
   EXPECT_EQ(one.p1, 7);
   EXPECT_EQ(one.p99, 7);
   EXPECT_EQ(distribution({}).max, 0);
+}
+
+TEST(Distribution, batches_are_in_the_order_of_measurement) {
+  std::vector<double> values;
+  for (int i = 0; i < 1000; ++i) values.push_back(i);
+  const Distribution d = distribution(values);
+  ASSERT_EQ(d.batches, Distribution::most_batches);
+  EXPECT_DOUBLE_EQ(d.batch[0], 24.5);
+  EXPECT_DOUBLE_EQ(d.batch[19], 974.5);
+  const Distribution few = distribution({8, 1, 4});
+  ASSERT_EQ(few.batches, 3u);
+  EXPECT_EQ(few.batch[0], 8);
+  EXPECT_EQ(few.batch[2], 4);
+}
+
+Samples samples(const std::vector<double>& values) {
+  Samples result;
+  for (double value : values) result.push_back({value});
+  return result;
+}
+
+// The values are those of R's wilcox.test(..., exact = FALSE).
+TEST(MannWhitney, probabilities) {
+  EXPECT_NEAR(
+      mann_whitney(samples({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), samples({6, 7, 8, 9, 10, 11, 12, 13, 14, 15})),
+      0.005075392, 1e-8);
+  EXPECT_NEAR(mann_whitney(samples({1, 1, 2, 2, 3}), samples({2, 3, 3, 4, 4, 4})), 0.030423784, 1e-8);
+  EXPECT_NEAR(mann_whitney({{1, 2}, {2, 2}, {3, 1}}, {{2, 1}, {3, 2}, {4, 3}}), 0.030423784, 1e-8);
+}
+
+TEST(MannWhitney, what_is_alike_does_not_differ) {
+  EXPECT_EQ(mann_whitney(samples({1, 2, 3}), samples({3, 2, 1})), 1);
+  EXPECT_EQ(mann_whitney(samples({5, 5}), samples({5})), 1);
+  EXPECT_EQ(mann_whitney({}, samples({5})), 1);
 }
 
 TEST(Noise, a_few_slow_iterations_leave_the_median_alone) {

@@ -18,6 +18,7 @@ FLOORS = [
     ["base/system"],
     ["base"],
     ["base/memory"],
+    ["observe/json"],
     ["observe"],
     ["flight"],
     ["device/program"],

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -14,8 +15,14 @@ namespace fairlead::tools {
 // in the middle. Of iterations, or of equal groups of them where there are very many.
 struct Distribution {
   double mean = 0, min = 0, p1 = 0, p25 = 0, p50 = 0, p75 = 0, p99 = 0, max = 0;
+  // The medians of so many batches of consecutive measurements, for `fairlead compare`; of few measurements,
+  // these.
+  static constexpr size_t most_batches = 20;
+  size_t batches = 0;
+  double batch[most_batches] = {};
 };
 
+// `values`: in the order in which they were measured.
 Distribution distribution(std::vector<double> values);
 
 double mean(const std::vector<double>& values);

@@ -15,13 +15,14 @@
 #include "bench/report.h"
 #include "common/places.h"
 #include "common/process.h"
+#include "common/provenance.h"
 
 namespace fairlead::tools {
 namespace {
 
 struct Run {
   double latency_ns;
-  nlohmann::json result;
+  nlohmann::ordered_json result;
 };
 
 Run latency_run(const BenchArguments& arguments, bool preload) {
@@ -45,7 +46,7 @@ Run latency_run(const BenchArguments& arguments, bool preload) {
   if (!arguments.device.empty()) command.insert(command.end(), {"-d", arguments.device});
   if (!preload) command.push_back("--no-preload");
   Captured captured = capture(command, Stderr::pass);
-  auto result = nlohmann::json::parse(captured.output, nullptr, false);
+  auto result = nlohmann::ordered_json::parse(captured.output, nullptr, false);
   if (captured.status != 0 || result.is_discarded())
     throw Failure(captured.status == exit_usage ? exit_usage : exit_problem,
                   fmt::format("host_overhead: this run failed with exit code {}: {}", captured.status,
@@ -69,7 +70,7 @@ int host_overhead_benchmark(const BenchArguments& arguments) {
                preload ? "a run with Fairlead" : "a run without it");
     return run;
   };
-  nlohmann::json last;
+  nlohmann::ordered_json last;
   for (int round = 0; round < arguments.rounds; ++round) {
     without.push_back(measure(false).latency_ns);
     Run loaded = measure(true);
@@ -100,6 +101,7 @@ int host_overhead_benchmark(const BenchArguments& arguments) {
   for (const char* key : {"schema", "date", "fairlead", "mpi", "hardware"}) json[key] = last[key];
   json["benchmark"] = arguments.kind->name;
   json["command"] = arguments.command;
+  json[provenance_key] = provenance_of_runs(last, arguments);
   json["bytes"] = 8;
   json["without_ns"] = without;
   json["with_ns"] = with;

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <fstream>
 
 #include "common/words.h"
@@ -62,19 +61,6 @@ std::string closest_cpus(const std::string& pci) {
   std::string address = lower(pci);
   std::string cpus = address.empty() ? "" : first_line("/sys/bus/pci/devices/" + address + "/local_cpulist");
   return cpus.empty() ? first_line("/sys/devices/system/cpu/online") : cpus;
-}
-
-std::string host_name() {
-  char name[256] = "unknown";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
-
-std::string utc_date() {
-  std::time_t now = std::time(nullptr);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return text;
 }
 
 }  // namespace fairlead::tools

@@ -19,7 +19,5 @@ uint64_t available_memory_bytes();  // what could be had now
 std::string bound_cpus();
 // The cores nearest to a PCI device, in the same form; all that are online where the system does not say.
 std::string closest_cpus(const std::string& pci);
-std::string host_name();
-std::string utc_date();  // 2025-01-31T12:00:00Z
 
 }  // namespace fairlead::tools

@@ -15,6 +15,7 @@
 #include "bench/buffer.h"
 #include "bench/machine.h"
 #include "common/files.h"
+#include "common/provenance.h"
 #include "device/runtime.h"
 
 namespace fairlead::tools {
@@ -65,27 +66,44 @@ void write_json(const std::string& where, const nlohmann::ordered_json& json) {
 }
 
 Json to_json(const Distribution& d) {
-  return {{"mean", d.mean}, {"min", d.min}, {"p1", d.p1},   {"p25", d.p25},
-          {"p50", d.p50},   {"p75", d.p75}, {"p99", d.p99}, {"max", d.max}};
+  return {{"mean", d.mean}, {"min", d.min}, {"p1", d.p1},
+          {"p25", d.p25},   {"p50", d.p50}, {"p75", d.p75},
+          {"p99", d.p99},   {"max", d.max}, {"batches", std::vector<double>(d.batch, d.batch + d.batches)}};
 }
 
 Json context_json(const BenchArguments& arguments, const Context& context) {
   std::string provider = provider_of(arguments);
+  device::Runtime* runtime = provider == "none" ? nullptr : device::whole_runtime();
+  Provenance provenance{.command = arguments.command,
+                        .mpi_abi = context.mpi_abi,
+                        .mpi_library = context.mpi_library,
+                        .ranks = context.ranks,
+                        .nodes = context.nodes,
+                        .gpus = {"none"}};
+  if (runtime) provenance.gpus = Provenance::gpus_seen(runtime->version());
+  const Json made = to_json(provenance);
   Json json = {{"schema", 1},
                {"benchmark", arguments.kind->name},
-               {"command", arguments.command},
-               {"date", utc_date()},
-               {"fairlead", FAIRLEAD_VERSION},
+               {"command", made["command"]},
+               {"date", made["date"]},
+               {"fairlead", made["fairlead"]["version"]},
                {"preloaded", context.preloaded},
                {"mpi", {{"abi", context.mpi_abi}, {"library", context.mpi_library}}},
                {"via", context.via},
                {"provider", provider},
                {"ranks", context.ranks},
                {"devices", context.devices},
-               {"hardware", hardware(arguments)}};
-  if (device::Runtime* runtime = provider == "none" ? nullptr : device::whole_runtime())
-    json["driver"] = runtime->version();
+               {"hardware", hardware(arguments)},
+               {provenance_key, made}};
+  if (runtime) json["driver"] = runtime->version();
   if (!context.mpi_abi.empty()) json["placement"] = arguments.placement;
+  return json;
+}
+
+Json provenance_of_runs(const Json& run, const BenchArguments& arguments) {
+  Json json = run[provenance_key];
+  json["program"] = Provenance::own_program();
+  json["command"] = arguments.command;
   return json;
 }
 

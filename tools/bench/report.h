@@ -24,7 +24,7 @@ struct Context {
   std::string mpi_abi = {};      // "" without MPI
   std::string mpi_library = {};  // its own version string, first line
   bool preloaded = false;
-  int ranks = 1;
+  int ranks = 1, nodes = 1;
   std::string via = {};      // "MPI", "NCCL 2.28.3", "device copy"
   std::string devices = {};  // "0 -> 1"
 };
@@ -51,6 +51,8 @@ std::string narrow_number(double value);
 nlohmann::ordered_json context_json(const BenchArguments& arguments, const Context& context);
 void print_context(const BenchArguments& arguments, const Context& context);
 void print_statistics(const BenchArguments& arguments);  // what the columns are of their distributions
+// Of what runs of other commands have measured: theirs, but the program and the command line are this one's.
+nlohmann::ordered_json provenance_of_runs(const nlohmann::ordered_json& run, const BenchArguments& arguments);
 nlohmann::ordered_json to_json(const Distribution& distribution);
 
 // What the reports of all benchmarks share: the context before the first result, results as rows of JSON, and

@@ -29,6 +29,7 @@
 #include "common/files.h"
 #include "common/places.h"
 #include "common/process.h"
+#include "common/provenance.h"
 
 namespace fairlead::tools {
 namespace {
@@ -219,6 +220,7 @@ void write_results(const BenchArguments& arguments, const std::vector<Table>& ta
   for (const char* key : {"schema", "date", "fairlead", "mpi", "provider", "hardware"}) json[key] = run[key];
   json["benchmark"] = arguments.kind->name;
   json["command"] = arguments.command;
+  json[provenance_key] = provenance_of_runs(run, arguments);
   json["results"] = Json::array();
   for (const Table& table : tables) {
     size_t i = 0;

@@ -40,13 +40,14 @@ constexpr Item exit_codes[] = {
     {"", "0", "success."},
     {"doctor", "1", "a check failed."},
     {"bench,matrix", "1", "bytes were wrong, or MPI returned an error."},
+    {"compare", "1", "with --fail-above, a figure is worse by more."},
     {"fairlead,run,exec,hang,info,options,plot", "1", "a problem was found."},
     {"", "2", "invalid command line; one line on stderr says what is accepted."},
     {"", "77", "this machine cannot run it: it has no GPU, or its MPI lacks a function."},
 };
 
-constexpr const char* commands[] = {"run",  "exec", "bench", "matrix", "doctor",
-                                    "hang", "plot", "info",  "options"};
+constexpr const char* commands[] = {"run",    "exec", "bench", "matrix", "compare",
+                                    "doctor", "hang", "plot",  "info",   "options"};
 
 // "run" of "fairlead run"; "bench" of "fairlead bench latency"; "fairlead" alone.
 std::string own_word(const std::string& command) {

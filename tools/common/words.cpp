@@ -15,25 +15,6 @@
 
 namespace fairlead::tools {
 
-std::string shell_quote(const std::string& word) {
-  auto harmless = [](unsigned char c) { return std::isalnum(c) || std::strchr("@%+=:,./-_^", c); };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), harmless)) return word;
-  std::string quoted = "'";
-  for (char c : word) {
-    if (c == '\'')
-      quoted += "'\\''";
-    else
-      quoted += c;
-  }
-  return quoted + "'";
-}
-
-std::string shell_line(const Words& words) {
-  std::string line;
-  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quote(word);
-  return line;
-}
-
 Words shell_split(const std::string& text) {
   Words words;
   std::string word;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Text as lists of words: splits command lines and other text, writes words as text that a shell reads the
-// same, and breaks lines for a terminal.
+// Text as lists of words: splits command lines and other text, and breaks lines for a terminal.
 
 #pragma once
 
@@ -10,13 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "base/system/shell_line.h"
+
 namespace fairlead::tools {
 
 using Words = std::vector<std::string>;
-
-// Quoted only where a shell would need it.
-std::string shell_quote(const std::string& word);
-std::string shell_line(const Words& words);
 
 // Splits as a POSIX shell does: blanks separate, '...' "..." and backslash protect. Throws a usage Failure
 // for an open quote; expands nothing.

@@ -6,8 +6,8 @@
 
 #include <iostream>
 
-#include "bench/machine.h"
 #include "common/command_line.h"
+#include "common/provenance.h"
 #include "doctor/report.h"
 #include "options/options.h"
 #include "run/job_check.h"
@@ -76,6 +76,25 @@ std::string conclude(const Machine& machine, const Report& report) {
                             where));
 }
 
+Provenance provenance_of(const Machine& machine, const Report& report) {
+  Provenance provenance;
+  provenance.mpi_abi = machine.mpi.abi;
+  provenance.mpi_library = machine.mpi.name;
+  provenance.mpi_version = machine.mpi.version;
+  provenance.ranks = static_cast<int>(machine.live.ranks.size());
+  provenance.nodes = machine.live.ranks.empty() ? 0 : 1;
+  const Gpus& gpus = machine.gpus;
+  if (report.simulated)
+    provenance.gpus = Provenance::gpus_seen(0);
+  else
+    provenance.gpus = {gpus.list.empty()            ? "none"
+                       : gpus.vendor == Vendor::amd ? "rocm"
+                                                    : "cuda",
+                       static_cast<int>(gpus.list.size()), gpus.list.empty() ? "" : gpus.list.front().name,
+                       gpus.driver};
+  return provenance;
+}
+
 Report judge(const Machine& machine) {
   Report report;
   std::string host = machine.system.live() ? host_name() : "recorded machine";
@@ -90,6 +109,7 @@ Report judge(const Machine& machine) {
     }
   report.simulated = machine.live.fact("device", 0).find("simulated") != std::string::npos;
   report.conclusion = conclude(machine, report);
+  report.provenance = provenance_of(machine, report);
   report.adapters = adapters_of_gpus(machine);
   return report;
 }

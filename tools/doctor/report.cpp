@@ -124,7 +124,8 @@ nlohmann::ordered_json as_json(const Report& report) {
           {"fail", report.count(Verdict::fail)},
           {"skip", report.count(Verdict::skip)},
           {"checks", checks},
-          {"adapters", adapters}};
+          {"adapters", adapters},
+          {provenance_key, to_json(report.provenance)}};
 }
 
 std::string as_markdown(const std::vector<Area>& areas) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/provenance.h"
 #include "doctor/check.h"
 
 namespace fairlead::tools::doctor {
@@ -23,6 +24,7 @@ struct Report {
   std::string subject;     // "node7: Open MPI 4.1.4, 2 x NVIDIA H200"
   std::string conclusion;  // one or two sentences
   bool simulated = false;  // the ranks of the live checks got simulated GPUs
+  Provenance provenance;
   std::vector<Row> rows;
   std::vector<GpuAdapters> adapters;  // empty where there is no adapter
 

@@ -22,6 +22,7 @@
 #include "common/command_line.h"
 #include "common/files.h"
 #include "common/process.h"
+#include "common/provenance.h"
 #include "flight/report.h"
 
 namespace fairlead::tools {
@@ -195,7 +196,9 @@ int hang_command(const Words& words) {
                 << flight::as_text(job, static_cast<size_t>(arguments.calls), locate);
     found = true;
   }
-  if (arguments.json) std::cout << json.dump(2) << "\n";
+  if (arguments.json)
+    std::cout << nlohmann::ordered_json{{"jobs", json}, {provenance_key, to_json(Provenance())}}.dump(2)
+              << "\n";
   if (!found)
     throw Failure(exit_problem,
                   arguments.pid

@@ -10,10 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/commit.h"
 #include "base/options.h"
 #include "coll/nccl_library.h"
 #include "common/command_line.h"
 #include "common/places.h"
+#include "common/provenance.h"
 #include "common/terminal.h"
 #include "device/runtime.h"
 #include "doctor/machine.h"
@@ -157,16 +159,21 @@ Json paths() {
 }
 
 Json everything() {
+  Provenance provenance;
+  device::Runtime* runtime = device::whole_runtime();
+  provenance.gpus.provider = "none";
+  if (runtime) provenance.gpus = Provenance::gpus_seen(runtime->version());
   return {{"version", FAIRLEAD_VERSION},
-          {"commit", built_from_commit},
+          {"commit", built_from_commit()},
           {"serves", abis_served()},
           {"mpi", mpis_found()},
           {"providers", providers()},
-          {"provider", device::whole_runtime() ? device::whole_runtime()->name() : "none"},
+          {"provider", runtime ? runtime->name() : "none"},
           {"device_code", code_targets()},
           {"nccl", nccl()},
           {"topology", topology_source()},
-          {"paths", paths()}};
+          {"paths", paths()},
+          {provenance_key, to_json(provenance)}};
 }
 
 // ---- As text

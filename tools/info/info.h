@@ -12,9 +12,6 @@ class App;
 
 namespace fairlead::tools {
 
-// "882f2557d1c4", with "+changes" where files differed from it; "unknown" where no repository was at hand.
-extern const char* const built_from_commit;
-
 struct InfoArguments {
   bool json = false;
 };

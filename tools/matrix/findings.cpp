@@ -12,8 +12,8 @@
 #include <iostream>
 #include <set>
 
-#include "bench/machine.h"
 #include "common/files.h"
+#include "common/provenance.h"
 #include "common/words.h"
 #include "doctor/link_table.h"
 #include "matrix/matrix.h"

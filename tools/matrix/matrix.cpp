@@ -17,6 +17,7 @@
 #include "bench/device_copy.h"
 #include "common/files.h"
 #include "common/process.h"
+#include "common/provenance.h"
 #include "doctor/link_table.h"
 #include "plot/plot.h"
 #include "run/binding.h"
@@ -157,8 +158,10 @@ int matrix_benchmark(const BenchArguments& asked) {
   if (arguments.json != "-") print(arguments, findings, writes_map);
   noise.warn();
   Json json = to_json(arguments, context, findings);
-  if (about.is_object())
+  if (about.is_object()) {
     for (const char* key : {"mpi", "preloaded"}) json[key] = about[key];
+    json[provenance_key]["mpi"] = about[provenance_key]["mpi"];
+  }
   if (!arguments.json.empty()) write_json(arguments.json, json);
   if (writes_map) write_map(arguments, findings);
   if (plot) draw(*plot, json);

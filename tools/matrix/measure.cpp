@@ -26,7 +26,10 @@ using device::Runtime;
 
 Distribution read_distribution(const Json& json) {
   auto of = [&](const char* key) { return json[key].get<double>(); };
-  return {of("mean"), of("min"), of("p1"), of("p25"), of("p50"), of("p75"), of("p99"), of("max")};
+  Distribution d{of("mean"), of("min"), of("p1"), of("p25"), of("p50"), of("p75"), of("p99"), of("max")};
+  for (const Json& batch : json["batches"])
+    if (d.batches < Distribution::most_batches) d.batch[d.batches++] = batch.get<double>();
+  return d;
 }
 
 uint64_t kibibytes(const char* variable, uint64_t otherwise) {

@@ -21,8 +21,8 @@
 
 #include "base/output_file.h"
 #include "base/small_file.h"
-#include "bench/machine.h"
 #include "common/command_line.h"
+#include "common/provenance.h"
 #include "common/visibility.h"
 #include "run/local_ranks.h"
 #include "run/nic/adapters.h"

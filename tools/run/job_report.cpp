@@ -9,10 +9,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "bench/machine.h"
 #include "bench/report.h"
 #include "common/failure.h"
 #include "common/files.h"
+#include "common/provenance.h"
 #include "run/run.h"
 
 namespace fairlead::tools {
@@ -47,6 +47,9 @@ void JobReport::write(const RunArguments& arguments, const Words& line, const st
   }
   auto binding = nlohmann::ordered_json::array();
   for (const auto& [rank, json] : of_ranks) binding.push_back(json);
+  Provenance provenance;
+  provenance.mpi_abi = abi;
+  provenance.ranks = arguments.ranks;
   write_json(file_, {{"schema", 1},
                      {"fairlead", FAIRLEAD_VERSION},
                      {"command", line},
@@ -56,7 +59,8 @@ void JobReport::write(const RunArguments& arguments, const Words& line, const st
                      {"ended", utc_date()},
                      {"exit_code", exit_code},
                      {"ranks", arguments.ranks},
-                     {"binding", binding}});
+                     {"binding", binding},
+                     {provenance_key, to_json(provenance)}});
 }
 
 }  // namespace fairlead::tools

@@ -312,11 +312,11 @@ void open_job() {
   end_job_with_self();
   end_job_of_two_releases();
   open_failures();
-  start_observing();
   const node::Nonce nonce = agree_on_nonce();
   MPI_Comm node_of_rank = MPI_COMM_NULL;
   adopt(real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &node_of_rank),
         &node_of_rank);
+  start_observing(node_of_rank);
   open_flight_recorder(node_of_rank, nonce.words[0]);
   if (!any_rank_has_gpu()) {
     free_own(&node_of_rank);

@@ -11,10 +11,13 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/output_file.h"
+#include "device/runtime.h"
 #include "mpi/abi/host_mpi.h"
+#include "mpi/abi/host_version.h"
 #include "mpi/abi/real.h"
 #include "mpi/failures/failures.h"
 #include "mpi/job/trace_of_job.h"
+#include "observe/json/provenance.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
 #include "observe/report.h"
@@ -37,6 +40,7 @@ constexpr int ways = static_cast<int>(Traffic::rows) + 1;
 
 int own_rank = 0, all_ranks = 1;
 uint64_t started = 0;
+int nodes = 0;
 MPI_Comm observer_comm = MPI_COMM_NULL;
 observe::ClockFit clock_fit;
 
@@ -221,8 +225,24 @@ void warn_if_unwritable(const char* what, const std::string& path) {
              why.c_str());
 }
 
+// Of the GPUs only if the program has used them: looking would start the driver.
+observe::Provenance provenance_of_the_job() {
+  observe::Provenance provenance;
+  provenance.mpi_abi = own_abi;
+  provenance.mpi_library = host_version();
+  provenance.ranks = all_ranks;
+  provenance.nodes = nodes;
+  device::PromptRuntime* runtime = options().enabled ? device::runtime() : nullptr;
+  if (!runtime)
+    provenance.gpus.provider = "none";
+  else if (runtime->in_use())
+    provenance.gpus = observe::Provenance::gpus_seen(runtime->version());
+  return provenance;
+}
+
 void write_statistics(const std::string& path, const Report& report) {
-  if (const std::string why = write_file(path, as_json(report, name_of)); !why.empty())
+  if (const std::string why = write_file(path, as_json(report, provenance_of_the_job(), name_of));
+      !why.empty())
     log_line(LogLevel::warn, "the statistics cannot be written to %s: %s", path.c_str(), why.c_str());
 }
 
@@ -245,12 +265,12 @@ void finish_trace() {
   clock_fit.last = compare_clocks(observer_comm);
   uint64_t start = started;
   real.Bcast(&start, 1, MPI_UINT64_T, 0, observer_comm);
-  write_trace(observer_comm, options().trace.c_str(), clock_fit, start, name_of);
+  write_trace(observer_comm, options().trace.c_str(), clock_fit, start, provenance_of_the_job(), name_of);
 }
 
 }  // namespace
 
-void start_observing() {
+void start_observing(MPI_Comm node) {
   started = observe::now();
   PMPI_Comm_rank(MPI_COMM_WORLD, &own_rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &all_ranks);
@@ -262,6 +282,10 @@ void start_observing() {
   if (together) adopt(real.Comm_dup(MPI_COMM_WORLD, &observer_comm), &observer_comm);
   if (own_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", statistics_to().file);
   if (own_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
+  int node_rank = 0;
+  PMPI_Comm_rank(node, &node_rank);
+  const int first_of_node = node_rank == 0;
+  if (together) real.Reduce(&first_of_node, &nodes, 1, MPI_INT, MPI_SUM, 0, observer_comm);
   if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
   // A rank whose own options request no ranges, unlike rank 0's, uses "auto".
   if (wanted.ranges) observe::open_ranges(options().ranges == "off" ? "auto" : options().ranges.c_str());
@@ -286,7 +310,7 @@ void stop_observing() {
 std::string statistics_as_json() {
   Report report = observe::own_report();
   report.seconds = started ? seconds_since_start() : 0;
-  return as_json(report, name_of);
+  return as_json(report, provenance_of_the_job(), name_of);
 }
 
 }  // namespace fairlead::mpi

@@ -8,10 +8,12 @@
 
 #include <string>
 
+#include "mpi/abi/host_mpi.h"
+
 namespace fairlead::mpi {
 
-// Call in MPI_Init, once the log has its rank.
-void start_observing();
+// Call in MPI_Init, once the log has its rank. `node`: the ranks that share memory.
+void start_observing(MPI_Comm node);
 // Call in MPI_Finalize, when all device messages are complete.
 void stop_observing();
 

@@ -13,7 +13,7 @@
 #include "mpi/core/interception.h"
 #include "mpi/job/observation.h"
 #include "mpi/job/release.h"
-#include "observe/json.h"
+#include "observe/json/json.h"
 
 namespace fairlead::mpi {
 namespace {

@@ -3,7 +3,6 @@
 #include "mpi/job/trace_of_job.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
@@ -119,16 +118,14 @@ ClockReading compare_clocks(MPI_Comm comm) {
 }
 
 void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock, uint64_t start,
-                 observe::NameOf name_of) {
+                 const observe::Provenance& provenance, observe::NameOf name_of) {
   int rank = 0, size = 1;
   PMPI_Comm_rank(comm, &rank);
   PMPI_Comm_size(comm, &size);
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
   uint64_t dropped = 0, dropped_by_all = 0;
   std::vector<observe::Log> logs = observe::traced(&dropped);
   real.Reduce(&dropped, &dropped_by_all, 1, MPI_UINT64_T, MPI_SUM, 0, comm);
-  observe::TraceOfRank of_rank{rank, host, clock, start};
+  observe::TraceOfRank of_rank{rank, observe::host_name(), clock, start};
   if (rank != 0) return send_rank(comm, of_rank, logs, name_of);
 
   OutputFile file(path);
@@ -138,7 +135,7 @@ void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock
   for (int other = 1; other < size; ++other) receive_rank(comm, other, &file, &ends);
   observe::Flows flows = observe::draw_flows(std::move(ends));
   file.write(flows.lines);
-  file.write(observe::tail_of_trace(size, dropped_by_all, flows));
+  file.write(observe::tail_of_trace(size, dropped_by_all, flows, provenance));
   const std::string why = file.close();
   if (why.empty())
     log_line(LogLevel::info, "the trace is in %s", path);

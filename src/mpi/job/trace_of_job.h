@@ -7,6 +7,7 @@
 
 #include "mpi/abi/host_mpi.h"
 #include "observe/clock.h"
+#include "observe/json/provenance.h"
 #include "observe/recorder.h"
 
 namespace fairlead::mpi {
@@ -17,6 +18,6 @@ observe::ClockReading compare_clocks(MPI_Comm comm);
 
 // `clock` converts this rank's times to rank 0's. `start` is the start of the trace by rank 0's clock.
 void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock, uint64_t start,
-                 observe::NameOf name_of);
+                 const observe::Provenance& provenance, observe::NameOf name_of);
 
 }  // namespace fairlead::mpi

@@ -52,7 +52,7 @@ def check(command, name, memory):
         try:
             report = report_of(run)
             asked = subprocess.run([TOOL, "hang", "--calls", "3", str(run.pid)], text=True, capture_output=True, check=True).stdout
-            found = json.loads(subprocess.run([TOOL, "hang", "--json", str(run.pid)], text=True, capture_output=True, check=True).stdout)
+            found = json.loads(subprocess.run([TOOL, "hang", "--json", str(run.pid)], text=True, capture_output=True, check=True).stdout)["jobs"]
         finally:
             os.killpg(run.pid, signal.SIGTERM)
             run.stdout.close()
@@ -82,7 +82,7 @@ def check_joined(command):
             while len(ranks) < 3 or any(rank["in"] is None for rank in ranks):
                 time.sleep(0.2)
                 asked = subprocess.run([TOOL, "hang", "--json", str(run.pid)], text=True, capture_output=True).stdout
-                ranks = [rank for job in json.loads(asked or "[]") for rank in job["ranks"]]
+                ranks = [rank for job in json.loads(asked or '{"jobs": []}')["jobs"] for rank in job["ranks"]]
             hang("--save", one, ranks[0]["pid"])
         finally:
             os.killpg(run.pid, signal.SIGTERM)

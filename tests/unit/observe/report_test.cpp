@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-#include "observe/json.h"
+#include "observe/json/json.h"
 
 namespace fairlead::observe {
 namespace {
@@ -200,7 +200,7 @@ TEST(Spread, the_table_has_it_for_several_ranks_and_the_json_always) {
       << table;
   EXPECT_NE(table.find("MPI_Barrier                      900        -   300 s  10.0 %"), std::string::npos)
       << table;
-  const std::string json = as_json(report, name_of);
+  const std::string json = as_json(report, Provenance(), name_of);
   EXPECT_NE(
       json.find(
           "\"by_rank\": {\"seconds\": {\"min\": 0.000001000, \"min_rank\": 255, \"median\": 0.002000000, "
@@ -211,7 +211,7 @@ TEST(Spread, the_table_has_it_for_several_ranks_and_the_json_always) {
   EXPECT_EQ(json.find("by_rank", json.rfind("by_rank") + 1), std::string::npos);
   report.ranks = 1;
   EXPECT_EQ(as_table(report, name_of).find("by rank"), std::string::npos);
-  EXPECT_NE(as_json(report, name_of).find("by_rank"), std::string::npos);
+  EXPECT_NE(as_json(report, Provenance(), name_of).find("by_rank"), std::string::npos);
 }
 
 TEST(Words, figures_have_three_digits_and_a_unit) {

@@ -51,6 +51,8 @@ Ranks::Ranks() {
   MPI_Comm_rank(node, &local_rank);
   MPI_Comm_size(node, &local_size);
   MPI_Comm_free(&node);
+  const int first_of_node = local_rank == 0;
+  MPI_Allreduce(&first_of_node, &nodes, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
 
 void Ranks::take_device(const BenchArguments& arguments) {
@@ -136,6 +138,7 @@ Context Ranks::context(const std::string& via, const std::string& devices) const
   context.mpi_abi = FAIRLEAD_MPI_ABI;
   context.preloaded = library_is_loaded("libfairlead-" FAIRLEAD_MPI_ABI ".so");
   context.ranks = size;
+  context.nodes = nodes;
   context.via = via;
   context.devices = devices;
   return context;

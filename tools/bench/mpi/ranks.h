@@ -84,7 +84,7 @@ struct Ranks {
   Context context(const std::string& via, const std::string& devices) const;
 
   int rank = 0, size = 1;
-  int local_rank = 0, local_size = 1;
+  int local_rank = 0, local_size = 1, nodes = 1;
   int device = -1;  // -1: none taken
 };
 

@@ -19,6 +19,7 @@
 #include "bench/buffer.h"
 #include "bench/machine.h"
 #include "bench/mpi/ranks.h"
+#include "common/provenance.h"
 
 namespace fairlead::tools {
 namespace {

@@ -10,7 +10,8 @@
 
 namespace fairlead::observe {
 
-// Returns a quoted and escaped JSON string.
+// Returns a quoted and escaped JSON string. Bytes that are no UTF-8, as command lines may have them, become
+// "?".
 std::string json_string(const std::string& text);
 
 // Returns an array of elements that are JSON themselves.

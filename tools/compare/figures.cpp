@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "compare/figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "common/failure.h"
+#include "common/provenance.h"
+
+namespace fairlead::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The unit at the end of a figure's name; of these, more is better of all but times.
+constexpr std::string_view times[] = {"_us", "_ns", "_ms", "_s", "seconds"};
+constexpr std::string_view rates[] = {"b_s", "_percent"};
+
+template <size_t count>
+bool ends_with_any(std::string_view name, const std::string_view (&ends)[count]) {
+  return std::any_of(std::begin(ends), std::end(ends),
+                     [&](std::string_view end) { return name.ends_with(end); });
+}
+
+bool is_figure(std::string_view name) {
+  // What follows from others, and the spread and the settings of others.
+  constexpr std::string_view others[] = {"algbw_gb_s", "busbw_gb_s", "rank_mean_us", "timeout_s"};
+  return (ends_with_any(name, times) || ends_with_any(name, rates)) &&
+         std::find(std::begin(others), std::end(others), name) == std::end(others);
+}
+
+Samples samples_of(const Json& values) {
+  Samples samples;
+  for (const Json& value : values)
+    if (value.is_number()) samples.push_back({value.get<double>()});
+  return samples;
+}
+
+// The value of a figure: a number, a list of equal measurements, or a distribution of them.
+std::optional<Figure> figure_of(const std::string& row, const std::string& name, const Json& json) {
+  if (json.is_number()) return Figure{row, name, json.get<double>()};
+  if (json.is_array()) {
+    Figure figure{row, name, 0, samples_of(json)};
+    if (figure.samples.empty() || figure.samples.size() != json.size()) return {};
+    auto middle = figure.samples.begin() + static_cast<std::ptrdiff_t>(figure.samples.size() / 2);
+    std::nth_element(figure.samples.begin(), middle, figure.samples.end(),
+                     [](const Sample& one, const Sample& other) { return one.value < other.value; });
+    figure.value = middle->value;
+    return figure;
+  }
+  for (const char* middle : {"p50", "mean"})
+    if (json.is_object() && json.contains(middle) && json[middle].is_number())
+      return Figure{row, name, json[middle].get<double>(), samples_of(json.value("batches", Json::array()))};
+  return {};
+}
+
+void add_figures(const std::string& row, const Json& json, std::vector<Figure>* figures) {
+  for (const auto& [name, value] : json.items()) {
+    if (!is_figure(name)) continue;
+    if (std::optional<Figure> figure = figure_of(row, name, value))
+      figures->push_back(std::move(*figure));
+    else if (value.is_object())  // of tune: by algorithm
+      for (const auto& [kind, inner] : value.items())
+        if (std::optional<Figure> of_kind = figure_of(row + " " + kind, name, inner);
+            of_kind && inner.is_object())
+          figures->push_back(std::move(*of_kind));
+  }
+}
+
+std::string word(const Json& json) {
+  return json.is_string() ? json.get<std::string>()
+                          : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// What a row of results is of: the members that are no measurement.
+std::string name_of_row(const Json& row) {
+  std::string name;
+  for (const char* key :
+       {"way", "collective", "ranks", "from", "to", "layout", "face", "name", "block", "messages", "bytes"})
+    if (row.contains(key) && row[key].is_primitive())
+      name += fmt::format("{}{} {}", name.empty() ? "" : ", ", key, word(row[key]));
+  return name;
+}
+
+// Of the calls of functions, or the messages of a path: the mean, which has more digits than the histogram.
+void add_tallies(const Json& rows, std::vector<Figure>* figures) {
+  for (const Json& row : rows) {
+    const double count = row.value("count", 0.0);
+    if (count == 0) continue;
+    Figure figure{row.value("function", ""), "mean_us", 1e6 * row.value("seconds", 0.0) / count};
+    if (row.contains("path")) figure.row += ", " + word(row["path"]);
+    for (const Json& bucket : row.value("histogram_us", Json::array()))
+      figure.samples.push_back({bucket.at(0).get<double>(), bucket.at(1).get<uint64_t>()});
+    figures->push_back(std::move(figure));
+  }
+}
+
+void add_statistics(const Json& json, std::vector<Figure>* figures) {
+  figures->push_back({"the job", "seconds", json.at("seconds").get<double>()});
+  add_tallies(json.at("calls"), figures);
+  add_tallies(json.at("messages"), figures);
+  for (const Json& phase : json.at("phases")) {
+    Figure figure{"phase", "seconds", phase.value("mean", 0.0)};
+    for (const Json& name : phase.at("path")) figure.row += " " + word(name);
+    figures->push_back(std::move(figure));
+  }
+}
+
+void read_figures(RunFile* run) {
+  const Json& json = run->json;
+  if (json.contains("traffic") && json.contains("calls")) {
+    run->what = "statistics";
+    return add_statistics(json, &run->figures);
+  }
+  if (!json.contains("benchmark")) return;
+  run->what = word(json["benchmark"]);
+  add_figures(run->what, json, &run->figures);
+  std::map<std::string, int> seen;
+  for (const Json& row : json.value("results", Json::array())) {
+    std::string name = name_of_row(row);
+    if (const int before = seen[name]++; before > 0) name += fmt::format(" ({})", before + 1);
+    add_figures(name, row, &run->figures);
+  }
+}
+
+// The origin, and the settings of a benchmark: what stands beside its results and is one value.
+std::map<std::string, std::string> settings_of(const Json& json) {
+  std::map<std::string, std::string> settings;
+  auto add = [&](auto&& self, const std::string& path, const Json& value) -> void {
+    if (value.is_object())
+      for (const auto& [name, inner] : value.items())
+        self(self, path.empty() ? name : path + "." + name, inner);
+    else
+      settings[path] = word(value);
+  };
+  add(add, "", json.value(provenance_key, Json::object()));
+  settings.erase("date");
+  // Those that the provenance says too, and the findings of matrix.
+  constexpr std::string_view others[] = {"schema", "command", "date",     "fairlead", "driver",
+                                         "advice", "ranks",   "provider", "complete", "valid"};
+  if (json.contains("benchmark"))
+    for (const auto& [name, value] : json.items())
+      if ((value.is_primitive() || name == "placement") && !is_figure(name) &&
+          std::find(std::begin(others), std::end(others), name) == std::end(others))
+        settings[name] = word(value);
+  return settings;
+}
+
+}  // namespace
+
+bool Figure::more_is_better() const {
+  return ends_with_any(name, rates);
+}
+
+RunFile read_run(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  // Of a folder, the first read fails.
+  if (!stream || (stream.peek(), stream.bad())) throw usage(fmt::format("{}: cannot be read", file));
+  RunFile run{file, "", Json::parse(stream, nullptr, false)};
+  if (run.json.is_discarded()) throw usage(fmt::format("{}: is no JSON", file));
+  try {
+    if (run.json.is_object()) read_figures(&run);
+  } catch (const Json::exception& error) {
+    throw usage(fmt::format("{}: is damaged: {}", file, error.what()));
+  }
+  if (run.figures.empty())
+    throw usage(
+        fmt::format("{}: has no figures; accepted: what `fairlead bench NAME --json FILE`, `fairlead matrix "
+                    "--json FILE` or `fairlead run --stats-file FILE` wrote",
+                    file));
+  return run;
+}
+
+std::vector<std::string> what_differs(const RunFile& one, const RunFile& other) {
+  std::vector<std::string> differences;
+  std::map<std::string, std::pair<std::string, std::string>> both;
+  for (const auto& [name, value] : settings_of(one.json)) both[name].first = value;
+  for (const auto& [name, value] : settings_of(other.json)) both[name].second = value;
+  for (const auto& [name, values] : both)
+    if (values.first != values.second)
+      differences.push_back(fmt::format("{}: {}, then {}", name,
+                                        values.first.empty() ? "unset" : values.first,
+                                        values.second.empty() ? "unset" : values.second));
+  return differences;
+}
+
+}  // namespace fairlead::tools
