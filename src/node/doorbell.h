@@ -20,7 +20,7 @@ enum class Hears : uint32_t { nothing, arrivals, all };
 
 class Doorbell {
  public:
-  uint32_t rings() const { return rings_.load(); }
+  uint32_t rings() const { return rings_.load(std::memory_order_acquire); }
   // Sleeps until the next ring after `seen`, or for so long.
   void wait(uint32_t seen, std::chrono::nanoseconds longest);
   // By threads of the owner's process.
@@ -30,9 +30,12 @@ class Doorbell {
   void ring_if_heard(Hears what) {
     if (listens_.load(std::memory_order_relaxed) >= what) ring();
   }
-  // The owner listens only while its program does not poll.
+  // The owner listens only while its program does not poll. Who listens looks for work afterwards, and who
+  // does not counted it before: what was not seen there rings.
   void listen(Hears what) {
-    if (listens_.load(std::memory_order_relaxed) != what) listens_.store(what);
+    if (listens_.load() == what) return;
+    listens_.store(what, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
   }
 
  private:

@@ -84,7 +84,7 @@ class ProgressThread {
   void stand_by();
   // A thread of the program has begun to poll, or the last one has ended.
   void note_attended(bool attended) {
-    if (outstanding_.load(std::memory_order_relaxed) > 0) attend(attended);
+    if (outstanding_ > 0) attend(attended);
   }
   // Adds `change` to the number of windows with active-message targets, or of threads blocked in the host
   // MPI.
