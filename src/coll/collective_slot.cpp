@@ -34,7 +34,7 @@ uint64_t set_once(std::atomic<uint64_t>& word, uint64_t range, uint64_t least, u
                   uint64_t value) {
   uint64_t seen = word.load(std::memory_order_acquire);
   while (seen / range != number || seen % range < least)
-    if (word.compare_exchange_weak(seen, number * range + value, std::memory_order_acq_rel)) return value;
+    if (word.compare_exchange_weak(seen, number * range + value)) return value;
   return seen % range;
 }
 

@@ -201,10 +201,14 @@ class CollectiveSlot {
   // Has this member, which lives, no part in this collective any more, or none yet? It then neither uses the
   // memory of the others, nor will it once this rank has announced that it gives up.
   bool is_out(int member, uint64_t number);
-  // This rank takes no part, although it may have said that it is ready.
-  void give_up(uint64_t number) { record(me_, number).ready.store(number * 2, std::memory_order_seq_cst); }
+  // This rank takes no part, although it may have said that it is ready. Of this call and one of arrive(),
+  // behind which is a fence too, or of propose(), each followed by a look at the other, one sees the other.
+  void give_up(uint64_t number) {
+    record(me_, number).ready.store(number * 2, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   bool gave_up(int member, uint64_t number) {
-    return record(member, number).ready.load(std::memory_order_acquire) == number * 2;
+    return record(member, number).ready.load(std::memory_order_seq_cst) == number * 2;
   }
   // Members that have not arrived.
   std::vector<int> missing(uint64_t number);
