@@ -94,6 +94,19 @@ enum class Medium : uint32_t {
 };
 
 struct alignas(cache_line) Rendezvous {
+  // The sender: from here on it may store where the bytes are, and a receiver that sees any of that does not
+  // find the former state any more. False: `from`, which is stored there, has ended meanwhile.
+  bool begin_to_move(RendezvousState& from) {
+    if (!state.compare_exchange_strong(from, RendezvousState::moving)) return false;
+    std::atomic_thread_fence(std::memory_order_release);
+    return true;
+  }
+  // The receiver: is what it has read since it loaded this state the sender's for this state?
+  bool is_still(RendezvousState then) const {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return state.load(std::memory_order_relaxed) == then;
+  }
+
   std::atomic<RendezvousState> state;
   std::atomic<Reason> reason;       // set by the receiver with `refused`, by the sender when it gives up
   std::atomic<uint32_t> fetched;    // set by the receiver with `done`: it copied the bytes itself

@@ -123,8 +123,7 @@ Error RendezvousGet::claim(RendezvousState from) {
     const node::RemoteMemory source = rendezvous_.source;
     const kernels::StridedShape shape = rendezvous_.shape;
     const int64_t first = rendezvous_.first;
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (rendezvous_.state.load(std::memory_order_relaxed) != from) return Error::not_ready;
+    if (!rendezvous_.is_still(from)) return Error::not_ready;
     reason = find(source, shape, first);
     if (reason == Reason::damaged) return damaged();
   }

@@ -245,7 +245,7 @@ void RendezvousSend::advance() {
   switch (state) {
     case RendezvousState::refused:
       // The receiver may claim it again at the same time (RendezvousGet::insist() in get.cpp).
-      if (!slot_->state.compare_exchange_strong(state, RendezvousState::moving)) break;
+      if (!slot_->begin_to_move(state)) break;
       if (slot_->reason.load(std::memory_order_relaxed) == Reason::import_failed)
         transport::note_fetched(receiver_, source_, false);
       count(fallback_of(slot_->reason.load(std::memory_order_relaxed)));
@@ -327,7 +327,7 @@ void RendezvousSend::buffer(Need need) {
 void RendezvousSend::end_move(device::Error error, Need need) {
   auto moved = std::move(moving_);
   RendezvousState expected = RendezvousState::offered;
-  const bool late = slot_->state.compare_exchange_strong(expected, RendezvousState::moving);
+  const bool late = slot_->begin_to_move(expected);
   if (late) count(Fallback::late_receiver);
   if (late && error == device::Error::none) {
     device::Allocation allocation = device::classify(moved->piece);
@@ -372,8 +372,7 @@ bool RendezvousSend::abandon(bool receiver_lives) {
     return abandoned_ = true;
   }
   RendezvousState state = slot_->state.load(std::memory_order_acquire);
-  if (state == RendezvousState::claimed || state == RendezvousState::done ||
-      !slot_->state.compare_exchange_strong(state, RendezvousState::moving))
+  if (state == RendezvousState::claimed || state == RendezvousState::done || !slot_->begin_to_move(state))
     return false;
   moving_.reset();
   transport::StagedSender::refuse(*slot_, bytes_);
@@ -396,7 +395,7 @@ void RendezvousSend::flush() {
     if (state == RendezvousState::offered) buffer(Need::required);
     // If the pair has not passed the probe, only host memory is safe.
     state = RendezvousState::buffered;
-    if (!probed() && slot_->state.compare_exchange_strong(state, RendezvousState::moving)) leave_device();
+    if (!probed() && slot_->begin_to_move(state)) leave_device();
   }
   if (!finished_) stream_->flush_to_host(Need::required);
 }
