@@ -3,6 +3,7 @@
 #include "mpi/coll/communicator_state.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "base/memory/dummy_memory.h"
@@ -299,7 +300,11 @@ void await_turn(MPI_Comm comm) {
   std::shared_ptr<CommunicatorState> state = communicator_state_of(comm);
   if (state->open_calls() == 0) return;
   BlockingHostCall blocking_call;
-  for (Backoff backoff; !state->all_cleared(); backoff.pause()) engine().progress();
+  const auto all_cleared = [&] {
+    std::lock_guard lock(engine().mutex());
+    return state->all_cleared();
+  };
+  for (Backoff backoff; !all_cleared(); backoff.pause()) engine().progress();
 }
 
 // Fairlead starts no collective of its own on the communicator from here on (quirk idup_in_any_order): the
