@@ -22,7 +22,7 @@ namespace detail {
 extern std::atomic<bool> recording;  // written in MPI_Init and MPI_Finalize only
 }
 inline bool recording() {
-  return detail::recording.load(std::memory_order_relaxed);
+  return detail::recording.load(std::memory_order_acquire);
 }
 
 using NameOf = const char* (*)(int function);

@@ -35,7 +35,7 @@ namespace detail {
 extern std::atomic<bool> tracing;  // changes like detail::recording
 }
 inline bool tracing() {
-  return detail::tracing.load(std::memory_order_relaxed);
+  return detail::tracing.load(std::memory_order_acquire);
 }
 
 // Keeps at most `limit` events of this process.
