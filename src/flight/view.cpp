@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -55,7 +56,9 @@ void read_thread(const Thread& thread, size_t place, RankView* view) {
   std::vector<Call> calls;
   for (uint64_t number = begun; number > oldest; --number)
     calls.push_back(read(thread.calls[(number - 1) % calls_kept]));
-  // Those that were overwritten meanwhile.
+  // Those that were overwritten meanwhile. (A call that is just being written may be half one and half
+  // another: nobody waits for a reader.)
+  std::atomic_thread_fence(std::memory_order_acquire);
   const uint64_t written = std::min<uint64_t>(thread.begun.load() - begun, calls.size());
   calls.resize(calls.size() - written);
   if (open > 0 && open <= begun && begun - open < calls.size()) {
