@@ -121,8 +121,8 @@ FAIRLEAD_DEVICE_FUNCTION void block_barrier() {
 FAIRLEAD_DEVICE_FUNCTION void system_fence() {
   asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
-// As the GPU works, not as PTX promises: whoever accesses its memory, another GPU, a CPU or a network
-// adapter, does so through its L2.
+// As the GPU works, not as PTX promises: whoever accesses its memory, another GPU, a network adapter, or a
+// CPU that does not cache it, does so through its L2.
 FAIRLEAD_DEVICE_FUNCTION void own_memory_fence() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/attempt.h"
+#include "base/system/processor.h"
 #include "device/context.h"
 #include "kernels/blocks.h"
 #include "kernels/reduce.h"
@@ -44,8 +45,9 @@ class KernelRun {
     word_ = word;
     value_ = value;
   }
-  // Before the start: all that the kernel writes is memory of the GPU that runs it.
-  void writes_own_memory() { own_memory_ = true; }
+  // Before the start: all that the kernel writes is memory of the GPU that runs it. Where a CPU may cache
+  // that, only a fence of the system's scope orders it before the signal.
+  void writes_own_memory() { own_memory_ = !cpu_caches_device_memory; }
   // later: the stream is full of kernels; or the code, or what all kernels of the device need, cannot be
   // loaded or made now.
   Attempt reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What differs between processors (x86-64 and AArch64): cache lines, addresses, folders, how loops poll, a
-// counter of time, and the order of stores to device memory. base/memory/page_size.h has pages,
+// counter of time, and the order of accesses to device memory. base/memory/page_size.h has pages,
 // base/system/imported_symbols.cpp relocations.
 
 #pragma once
@@ -18,10 +18,12 @@ namespace fairlead {
 constexpr size_t cache_line = 64;
 constexpr int address_bits = 47;
 constexpr const char* multiarch_folder = "lib/x86_64-linux-gnu";
+constexpr bool cpu_caches_device_memory = false;
 #elif defined(__aarch64__)
 constexpr size_t cache_line = 128;  // the longest of usual processors
 constexpr int address_bits = 48;
 constexpr const char* multiarch_folder = "lib/aarch64-linux-gnu";
+constexpr bool cpu_caches_device_memory = true;  // over NVLink-C2C it may, over PCIe it does not
 #else
 #error "Fairlead is for x86-64 and AArch64"
 #endif
