@@ -20,15 +20,15 @@ pid_t replacement() {
   return -7;
 }
 
-// Returns what the reference of this program held.
-void* replace(const char* name, void* by) {
+// Returns what the reference of an object, by default this program, held.
+void* replace(const char* name, void* by, const void* object = &in_this_program) {
   void* before = nullptr;
-  const bool done = LoadedObject(&in_this_program)
-                        .for_each_import(LoadedObject::Access::write, [&](const ImportedSymbol& symbol) {
-                          if (std::strcmp(symbol.name, name) != 0) return;
-                          before = *symbol.slot;
-                          *symbol.slot = by;
-                        });
+  const bool done =
+      LoadedObject(object).for_each_import(LoadedObject::Access::write, [&](const ImportedSymbol& symbol) {
+        if (std::strcmp(symbol.name, name) != 0) return;
+        before = *symbol.slot;
+        *symbol.slot = by;
+      });
   EXPECT_TRUE(done);
   return before;
 }
@@ -42,6 +42,17 @@ TEST(ImportedSymbols, references_of_a_program_are_replaced) {
   EXPECT_EQ(getppid(), -7);
   EXPECT_EQ(replace("getppid", before), reinterpret_cast<void*>(&replacement));
   EXPECT_EQ(getppid(), parent);
+}
+
+TEST(ImportedSymbols, references_of_a_library_with_protected_branches_are_replaced) {
+  void* const library = dlopen(PROTECTED, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  auto* const parent = reinterpret_cast<pid_t (*)()>(dlsym(library, "parent"));
+  void* const before = replace("getppid", dlsym(library, "replacement"), reinterpret_cast<void*>(parent));
+  EXPECT_EQ(parent(), -7);
+  replace("getppid", before, reinterpret_cast<void*>(parent));
+  EXPECT_EQ(parent(), getppid());
+  dlclose(library);
 }
 
 TEST(ImportedSymbols, dlsym_is_that_of_the_loader) {
