@@ -41,7 +41,7 @@ Header* map_file(int file, bool may_write) {
 // Another release may have made it, or anybody damaged it.
 bool is_sound(const Header* header, size_t bytes) {
   return bytes >= bytes_of(1) && header->magic == magic && header->bytes_of_rank == sizeof(Rank) &&
-         header->ranks > 0 && header->ranks <= INT_MAX / 2 && bytes_of(header->ranks) <= bytes;
+         header->ranks > 0 && bytes_of(header->ranks) <= bytes;
 }
 
 namespace {

@@ -386,7 +386,7 @@ std::string as_text(const JobView& job, size_t calls, const Locate& locate) {
   if (job.ranks.size() > rows_shown)
     report += text("  ... and %zu more ranks\n", job.ranks.size() - rows_shown);
   if (job.size > static_cast<int>(job.ranks.size()))
-    report += text("  these are %zu of %d ranks; for all, join the nodes: fairlead hang --help\n",
+    report += text("  only %zu of %d ranks are known here; to join the nodes, see fairlead hang --help\n",
                    job.ranks.size(), job.size);
   return report;
 }

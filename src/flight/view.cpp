@@ -31,7 +31,10 @@ Call read(const Call& shared) {
 
 template <size_t length>
 std::string text_of(const char (&shared)[length]) {
-  return std::string(shared, strnlen(shared, length));
+  std::string text(shared, strnlen(shared, length));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
+  return text;
 }
 
 uint64_t nanoseconds() {
@@ -74,10 +77,11 @@ void read_thread(const Thread& thread, size_t place, RankView* view) {
   view->last.insert(view->last.end(), calls.begin(), calls.end());
 }
 
-RankView view_of(const Rank& rank, bool is_copy) {
+RankView view_of(const Header& header, const Rank& rank) {
   RankView view{&rank, rank.rank, rank.size, rank.pid, rank.state.load()};
-  view.is_here = !is_copy;
-  view.lives = is_copy ? rank.lived != 0 : is_alive(view.pid);
+  view.read = header.copied != 0 ? header.copied : nanoseconds();
+  view.is_here = header.copied == 0;
+  view.lives = view.is_here ? is_alive(view.pid) : rank.lived != 0;
   for (size_t i = 0; i < threads_kept; ++i) read_thread(rank.threads[i], i, &view);
   std::stable_sort(view.last.begin(), view.last.end(),
                    [](const Call& one, const Call& other) { return one.since > other.since; });
@@ -127,7 +131,7 @@ const RankView* JobView::find(int rank) const {
 }
 
 std::string JobView::name_of(const Call& call) const {
-  return call.function < functions_kept ? text_of(header->functions[call.function]) : "?";
+  return call.function < functions_kept ? text_of(files.front()->functions[call.function]) : "?";
 }
 
 double JobView::seconds_since(const Call& call) const {
@@ -144,31 +148,40 @@ std::vector<JobView> look(const std::vector<const Header*>& files) {
       JobView& job = jobs[rank.job];
       job.job = rank.job;
       job.size = rank.size;
-      job.header = header;
-      job.now = std::max(job.now, header->copied != 0 ? header->copied : nanoseconds());
-      job.ranks.push_back(view_of(rank, header->copied != 0));
+      if (job.files.empty() || job.files.back() != header) job.files.push_back(header);
+      job.ranks.push_back(view_of(*header, rank));
+      job.now = std::max(job.now, job.ranks.back().read);
     }
   }
   std::vector<JobView> found;
   for (auto& [number, job] : jobs) {
-    std::sort(job.ranks.begin(), job.ranks.end(),
-              [](const RankView& one, const RankView& other) { return one.rank < other.rank; });
+    // Of several copies of a rank, the newest.
+    std::sort(job.ranks.begin(), job.ranks.end(), [](const RankView& one, const RankView& other) {
+      return one.rank != other.rank ? one.rank < other.rank : one.read > other.read;
+    });
+    const auto same = [](const RankView& one, const RankView& other) { return one.rank == other.rank; };
+    job.ranks.erase(std::unique(job.ranks.begin(), job.ranks.end(), same), job.ranks.end());
     found.push_back(std::move(job));
   }
   return found;
 }
 
-// Ranks may change what is being copied, as they may while it is looked at.
-const Header* copy_of(const Header* file) {
-  const size_t bytes = bytes_of(file->ranks);
+// Ranks may change what is being copied, as they may while it is looked at; but what was overwritten
+// meanwhile is not noticed in a copy.
+const Header* copy_of(const Header* file, uint64_t job) {
+  const int blocks = std::clamp(file->taken.load(), 1, file->ranks);
+  const size_t bytes = bytes_of(blocks);
   void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return nullptr;
   std::memcpy(data, file, bytes);
   auto* const header = static_cast<Header*>(data);
+  header->ranks = blocks;
+  header->taken = blocks;
   header->copied = nanoseconds();
-  for (int i = 0; i < header->ranks; ++i) {
+  for (int i = 0; i < blocks; ++i) {
     Rank& rank = block(header, i);
-    rank.lived = rank.pid != 0 && is_alive(rank.pid);
+    if (rank.job != job) rank.state = State::unused;
+    rank.lived = is_alive(rank.pid);
   }
   return header;
 }

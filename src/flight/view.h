@@ -27,6 +27,7 @@ struct RankView {
   State state = State::unused;
   bool lives = false;
   bool is_here = true;          // on this node
+  uint64_t read = 0;            // when, in ns
   uint64_t calls = 0;           // of all threads
   std::vector<Call> last{};     // newest first
   std::optional<Call> open{};   // the call it is in; of several threads, the one that began first
@@ -45,9 +46,9 @@ struct RankView {
 struct JobView {
   uint64_t job = 0;
   int size = 0;
-  std::vector<RankView> ranks;     // in order
-  const Header* header = nullptr;  // of one of the files
-  uint64_t now = 0;                // when the newest of them was read, in ns
+  std::vector<RankView> ranks;  // in order
+  std::vector<const Header*> files;
+  uint64_t now = 0;  // when the newest of them was read, in ns
 
   const RankView* find(int rank) const;
   std::string name_of(const Call& call) const;  // "MPI_Send"
@@ -60,8 +61,9 @@ inline std::vector<JobView> look(const Header* file) {
   return look(std::vector{file});
 }
 
-// A copy of a file, bytes_of() its ranks, for `fairlead hang` on another node; null if there is no memory.
-const Header* copy_of(const Header* file);
+// A copy of what a file has of this job, bytes_of() its ranks, for `fairlead hang` on another node; null if
+// there is no memory.
+const Header* copy_of(const Header* file, uint64_t job);
 
 // Where in which file a call of a rank returns to: the program, else what its process has mapped there.
 struct Site {

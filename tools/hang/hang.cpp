@@ -50,31 +50,41 @@ std::vector<const flight::Header*> find_files() {
   return found;
 }
 
-// What --save has written on any node.
-const flight::Header* open_saved(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+// Appends what --save has written on any node, one header behind the other. A file may change while it is
+// read, so it is copied, to whole pages.
+void open_saved(const std::string& path, std::vector<const flight::Header*>* files) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status;
   if (file < 0 || fstat(file, &status) != 0)
     throw Failure(exit_usage, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
-  const auto bytes = static_cast<size_t>(status.st_size);
-  void* const data = bytes == 0 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+  const size_t wanted = S_ISREG(status.st_mode) ? static_cast<size_t>(status.st_size) : 0;
+  void* const data = wanted == 0
+                         ? MAP_FAILED
+                         : mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  size_t bytes = 0, at = 0;
+  if (data != MAP_FAILED)
+    for (ssize_t got = 1; bytes < wanted && got > 0; bytes += static_cast<size_t>(std::max<ssize_t>(got, 0)))
+      got = read(file, static_cast<char*>(data) + bytes, wanted - bytes);
   close(file);
-  if (data == MAP_FAILED || !flight::is_sound(static_cast<const flight::Header*>(data), bytes))
-    throw Failure(exit_usage, fmt::format("'{}' is no file of `fairlead hang --save` of this release", path));
-  return static_cast<const flight::Header*>(data);
+  do {
+    const auto* const header = reinterpret_cast<const flight::Header*>(static_cast<const char*>(data) + at);
+    if (bytes == 0 || !flight::is_sound(header, bytes - at) || header->copied == 0)
+      throw Failure(exit_usage,
+                    fmt::format("'{}' was not written by `fairlead hang --save` of this release", path));
+    files->push_back(header);
+    at += flight::bytes_of(header->ranks);
+  } while (at < bytes);
 }
 
-void save(const std::vector<const flight::Header*>& files, const std::string& path) {
-  if (files.size() > 1)
-    throw Failure(
-        exit_usage,
-        fmt::format("{} jobs have ranks here, and --save takes one: name it by the PID of a rank, as "
-                    "`fairlead hang` shows it",
-                    files.size()));
-  if (files.empty()) throw Failure(exit_problem, "no job of this user on this node that Fairlead records");
-  const flight::Header* const copy = flight::copy_of(files.front());
-  if (!copy) throw Failure(exit_problem, "no memory for a copy");
-  write_to_file("--save", path, {reinterpret_cast<const char*>(copy), flight::bytes_of(copy->ranks)});
+void save(const std::vector<flight::JobView>& jobs, const std::string& path) {
+  std::string bytes;
+  for (const flight::JobView& job : jobs)
+    for (const flight::Header* file : job.files) {
+      const flight::Header* const copy = flight::copy_of(file, job.job);
+      if (!copy) throw Failure(exit_problem, "no memory for a copy");
+      bytes.append(reinterpret_cast<const char*>(copy), flight::bytes_of(copy->ranks));
+    }
+  write_to_file("--save", path, bytes);
 }
 
 int parent_of(int pid) {
@@ -97,7 +107,7 @@ std::string locate(const flight::RankView& rank, const flight::Call& call) {
   static std::map<std::string, std::string> lines;
   const std::string where = site.text();
   if (site.file.empty() || find_on_path("addr2line").empty()) return where;
-  auto [line, is_new] = lines.try_emplace(where);
+  auto [line, is_new] = lines.try_emplace(site.file + where);
   if (is_new) {
     // The call is before the place to which it returns.
     std::string output = capture({"addr2line", "-s", "-e", site.file, fmt::format("{:#x}", site.offset - 1)},
@@ -137,10 +147,12 @@ nlohmann::ordered_json as_json(const flight::JobView& job) {
 }  // namespace
 
 void define_hang(CLI::App& app, HangArguments& arguments) {
-  app.add_option("PID", arguments.pid,
-                 "Only the job of this process: a rank, the launcher, or any process that has started them.")
-      ->type_name("PID")
-      ->check(whole_number(1, 1 << 30));
+  auto* const pid =
+      app.add_option(
+             "PID", arguments.pid,
+             "Only the job of this process: a rank, the launcher, or any process that has started them.")
+          ->type_name("PID")
+          ->check(whole_number(1, 1 << 30));
   app.add_option("--calls", arguments.calls, "Also print the last N calls of each rank.")
       ->type_name("N")
       ->check(whole_number(0, flight::calls_kept));
@@ -152,7 +164,8 @@ void define_hang(CLI::App& app, HangArguments& arguments) {
                  "Look at these files, of all nodes of a job, instead of this node.")
       ->type_name("FILE")
       ->expected(1, 1 << 20)
-      ->excludes(save);
+      ->excludes(save)
+      ->excludes(pid);
   set_up(app, "[options] [PID]",
          "  fairlead hang\n  fairlead hang --calls 5 12345\n"
          "  srun --overlap --jobid=JOB --ntasks-per-node=1 \\\n"
@@ -169,41 +182,36 @@ int hang_command(const Words& words) {
   define_hang(app, arguments);
   if (!parse(app, words)) return exit_success;
   std::vector<const flight::Header*> files;
-  for (const std::string& path : arguments.from) files.push_back(open_saved(path));
+  for (const std::string& path : arguments.from) open_saved(path, &files);
   if (files.empty()) files = find_files();
-  const auto wanted = [&](const flight::JobView& job) {
-    return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const flight::RankView& rank) {
-      return !rank.is_here || (rank.lives && (arguments.pid == 0 || descends_from(rank.pid, arguments.pid)));
+  std::vector<flight::JobView> jobs = flight::look(files);
+  std::erase_if(jobs, [&](const flight::JobView& job) {
+    return std::none_of(job.ranks.begin(), job.ranks.end(), [&](const flight::RankView& rank) {
+      return rank.lives && (arguments.pid == 0 || descends_from(rank.pid, arguments.pid));
     });
-  };
-  if (!arguments.save.empty()) {
-    std::erase_if(files, [&](const flight::Header* file) {
-      const std::vector<flight::JobView> jobs = flight::look(file);
-      return std::none_of(jobs.begin(), jobs.end(), wanted);
-    });
-    save(files, arguments.save);
-    return exit_success;
-  }
-  auto json = nlohmann::ordered_json::array();
-  bool found = false;
-  for (const flight::JobView& job : flight::look(files)) {
-    if (!wanted(job)) continue;
-    if (arguments.json)
-      json.push_back(as_json(job));
-    else
-      std::cout << fmt::format("{}a job of {} ranks, {} of them {}\n", found ? "\n" : "", job.size,
-                               job.ranks.size(), arguments.from.empty() ? "on this node" : "in these files")
-                << flight::as_text(job, static_cast<size_t>(arguments.calls), locate);
-    found = true;
-  }
-  if (arguments.json)
-    std::cout << nlohmann::ordered_json{{"jobs", json}, {provenance_key, to_json(Provenance())}}.dump(2)
+  });
+  if (!arguments.save.empty() && !jobs.empty()) {
+    save(jobs, arguments.save);
+  } else if (arguments.json) {
+    auto json = nlohmann::ordered_json::array();
+    for (const flight::JobView& job : jobs) json.push_back(as_json(job));
+    // The name of a communicator may end inside a character.
+    std::cout << nlohmann::ordered_json{{"jobs", json}, {provenance_key, to_json(Provenance())}}.dump(
+                     2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
               << "\n";
-  if (!found)
+  } else {
+    for (const flight::JobView& job : jobs)
+      std::cout << fmt::format("{}a job of {} ranks, {} of them {}\n", &job == jobs.data() ? "" : "\n",
+                               job.size, job.ranks.size(),
+                               arguments.from.empty() ? "on this node" : "in these files")
+                << flight::as_text(job, static_cast<size_t>(arguments.calls), locate);
+  }
+  if (jobs.empty())
     throw Failure(exit_problem,
                   arguments.pid
                       ? fmt::format("no rank that Fairlead records belongs to process {}", arguments.pid)
-                      : "no job of this user on this node that Fairlead records");
+                  : arguments.from.empty() ? "no job of this user on this node that Fairlead records"
+                                           : "no rank in these files was alive when they were saved");
   return exit_success;
 }
 

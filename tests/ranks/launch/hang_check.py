@@ -5,6 +5,7 @@
 
 import json
 import os
+import random
 import re
 import signal
 import struct
@@ -78,12 +79,11 @@ def check_joined(command):
             [*command, "wrong_tag", "host"], stdin=subprocess.DEVNULL, start_new_session=True) as run:
         one, other = os.path.join(folder, "hang.one"), os.path.join(folder, "hang.other")
         try:
-            ranks = []
-            while len(ranks) < 3 or any(rank["in"] is None for rank in ranks):
+            says = ""
+            while not re.search(SAYS["wrong_tag"][0], says) and run.poll() is None:
                 time.sleep(0.2)
-                asked = subprocess.run([TOOL, "hang", "--json", str(run.pid)], text=True, capture_output=True).stdout
-                ranks = [rank for job in json.loads(asked or '{"jobs": []}')["jobs"] for rank in job["ranks"]]
-            hang("--save", one, ranks[0]["pid"])
+                says = subprocess.run([TOOL, "hang", str(run.pid)], text=True, capture_output=True).stdout
+            hang("--save", one, run.pid)
         finally:
             os.killpg(run.pid, signal.SIGTERM)
         # src/flight/record.h: how many blocks are taken, and the state of the first.
@@ -101,11 +101,22 @@ def check_joined(command):
         expect("joined", joined, "^a job of 3 ranks, 3 of them in these files")
         for pattern in SAYS["wrong_tag"]:
             expect("joined", joined, r"^\* .*" + pattern)
-        with open(one, "r+b") as file:
-            file.truncate(100)
-        refused = subprocess.run([TOOL, "hang", "--from", one], text=True, capture_output=True)
-        if refused.returncode != 2 or "is no file of `fairlead hang --save`" not in refused.stderr:
-            raise SystemExit(f"a damaged file: {refused}")
+        expect("twice", hang("--from", one, one, other), "^a job of 3 ranks, 3 of them in these files")
+        # Whatever stands in a damaged file, it is refused or described.
+        seed = random.randrange(1 << 32)
+        print("seed", seed)
+        damage = random.Random(seed)
+        for length in (100, len(copy)):
+            for _ in range(20):
+                damaged = copy[:length]
+                for _ in range(damage.choice([1, 100, 10000])):
+                    damaged[damage.randrange(length)] = damage.randrange(256)
+                with open(one, "wb") as file:
+                    file.write(damaged)
+                for form in (), ("--json",), ("--calls", "3"):
+                    asked = subprocess.run([TOOL, "hang", *form, "--from", one], capture_output=True)
+                    if asked.returncode not in (0, 1, 2) or (length == 100 and b"was not written by" not in asked.stderr):
+                        raise SystemExit(f"a damaged file: {asked}")
 
 
 def main():
