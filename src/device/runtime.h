@@ -174,8 +174,8 @@ class PromptRuntime {
   // host can poll for the data. True for transfers over PCIe and similar links.
   virtual bool writes_whole_words() const { return false; }
   // Returns whether kernels of the device access all host memory of the process, as malloc() returns it: on
-  // GH200 and MI300A, and where the kernel keeps page tables of GPUs (HMM; XNACK on AMD GPUs). For tests: it is
-  // host memory to the library in any case.
+  // GH200 and MI300A, and where the kernel keeps page tables of GPUs (HMM; XNACK on AMD GPUs). For tests: it
+  // is host memory to the library in any case.
   virtual bool kernels_reach_host(int) { return false; }
   // Returns the address at which the CPU can load and store this device memory, or null; on coherent machines
   // that may be the address itself. A provider may return null for the first few calls. The address is valid

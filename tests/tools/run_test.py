@@ -560,7 +560,7 @@ class Refusals(ToolTest):
             self.assertIn("built without a library", result.stderr)
 
     def test_unknown_command(self):
-        self.refuses("bogus", says=["'bogus'", "run, exec, bench, matrix, doctor, hang, plot, info, options"])
+        self.refuses("bogus", says=["'bogus'", "run, exec, bench, matrix, compare, doctor, hang, plot, info, options"])
         self.refuses("benhc", says=["did you mean bench?", "accepted: run"])
         self.refuses("osu_bw", says="it is a benchmark: fairlead bench bw")
 

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 
 #include "common/command_line.h"
@@ -34,6 +35,7 @@ Machine examine(const System& system, const DoctorArguments& arguments) {
   request.preload = arguments.preload;
   request.sim = arguments.sim;
   machine.live = try_ranks(system, machine.mpi, request);
+  machine.live.simulated = std::max(1, request.sim);
   return machine;
 }
 
@@ -85,7 +87,7 @@ Provenance provenance_of(const Machine& machine, const Report& report) {
   provenance.nodes = machine.live.ranks.empty() ? 0 : 1;
   const Gpus& gpus = machine.gpus;
   if (report.simulated)
-    provenance.gpus = Provenance::gpus_seen(0);
+    provenance.gpus = {"sim", machine.live.simulated, {}, {}};
   else
     provenance.gpus = {gpus.list.empty()            ? "none"
                        : gpus.vendor == Vendor::amd ? "rocm"

@@ -25,6 +25,7 @@ struct Step {
 struct LiveReport {
   std::string why_not;  // why nothing was started; "" where it was
   Words command;
+  int simulated = 1;  // GPUs, if any are
   int status = -1;
   bool timed_out = false;
   std::string output;                                // all but the probe's own lines

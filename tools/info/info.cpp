@@ -162,7 +162,13 @@ Json everything() {
   Provenance provenance;
   device::Runtime* runtime = device::whole_runtime();
   provenance.gpus.provider = "none";
-  if (runtime) provenance.gpus = Provenance::gpus_seen(runtime->version());
+  // Not by fairlead/device.h, which warns that GPUs are simulated.
+  if (device::DeviceInfo first{}; runtime) {
+    provenance.gpus.provider = runtime->name();
+    (void)runtime->device_count(&provenance.gpus.count);
+    if (runtime->device_info(0, &first) == device::Error::none) provenance.gpus.name = first.name;
+    if (runtime->version() > 0) provenance.gpus.driver = std::to_string(runtime->version());
+  }
   return {{"version", FAIRLEAD_VERSION},
           {"commit", built_from_commit()},
           {"serves", abis_served()},

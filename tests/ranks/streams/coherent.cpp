@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Machines whose CPU and GPU share their memory (FAIRLEAD_SIM_BAR=coherent): kernels use memory of malloc(), as
-// on GH200, and the CPU device memory at its address, as on MI300A. With TEST_MEMORY=system all themes
-// use such memory as their device memory.
+// Machines whose CPU and GPU share their memory (FAIRLEAD_SIM_BAR=coherent): kernels use memory of malloc(),
+// as on GH200, and the CPU device memory at its address, as on MI300A. With TEST_MEMORY=system all themes use
+// such memory as their device memory.
 
 #include <fairlead/device.h>
 #include <kernels/pattern/pattern.h>
