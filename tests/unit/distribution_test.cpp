@@ -70,19 +70,34 @@ Samples samples(const std::vector<double>& values) {
   return result;
 }
 
-// The values are those of R's wilcox.test(..., exact = FALSE).
+// The values are those of all ways to divide the values in two samples, and of R's wilcox.test(..., exact =
+// FALSE) for many values.
 TEST(MannWhitney, probabilities) {
-  EXPECT_NEAR(
-      mann_whitney(samples({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), samples({6, 7, 8, 9, 10, 11, 12, 13, 14, 15})),
-      0.005075392, 1e-8);
-  EXPECT_NEAR(mann_whitney(samples({1, 1, 2, 2, 3}), samples({2, 3, 3, 4, 4, 4})), 0.030423784, 1e-8);
-  EXPECT_NEAR(mann_whitney({{1, 2}, {2, 2}, {3, 1}}, {{2, 1}, {3, 2}, {4, 3}}), 0.030423784, 1e-8);
+  const Comparison ten =
+      mann_whitney(samples({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}), samples({6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
+  EXPECT_NEAR(ten.p, 0.0031392755850960185, 1e-12);
+  EXPECT_EQ(ten.direction, 1);
+  EXPECT_NEAR(mann_whitney(samples({1, 1, 2, 2, 3}), samples({2, 3, 3, 4, 4, 4})).p, 0.02813852813852814,
+              1e-12);
+  EXPECT_NEAR(mann_whitney({{1, 2}, {2, 2}, {3, 1}}, {{2, 1}, {3, 2}, {4, 3}}).p, 0.02813852813852814, 1e-12);
+  const Comparison many = mann_whitney({{2, 5}, {3, 15}, {4, 10}}, {{1, 10}, {2, 10}, {3, 10}});
+  EXPECT_NEAR(many.p, 3.167933448991847e-06, 1e-12);
+  EXPECT_EQ(many.direction, -1);
+}
+
+// Of five values each, all of one sample may be below the other by chance once in 126 times.
+TEST(MannWhitney, few_values_cannot_differ) {
+  EXPECT_NEAR(mann_whitney(samples({1, 2, 3, 4}), samples({5, 6, 7, 8})).least, 0.02857142857142857, 1e-12);
+  const Comparison five = mann_whitney(samples({1, 2, 3, 4, 5}), samples({6, 7, 8, 9, 10}));
+  EXPECT_NEAR(five.p, 0.007936507936507936, 1e-12);
+  EXPECT_NEAR(five.least, five.p, 1e-12);
 }
 
 TEST(MannWhitney, what_is_alike_does_not_differ) {
-  EXPECT_EQ(mann_whitney(samples({1, 2, 3}), samples({3, 2, 1})), 1);
-  EXPECT_EQ(mann_whitney(samples({5, 5}), samples({5})), 1);
-  EXPECT_EQ(mann_whitney({}, samples({5})), 1);
+  EXPECT_EQ(mann_whitney(samples({1, 2, 3}), samples({3, 2, 1})).p, 1);
+  EXPECT_EQ(mann_whitney(samples({5, 5}), samples({5})).p, 1);
+  EXPECT_EQ(mann_whitney({{5, 100}}, {{5, 100}}).p, 1);
+  EXPECT_EQ(mann_whitney({}, samples({5})).p, 1);
 }
 
 TEST(Noise, a_few_slow_iterations_leave_the_median_alone) {

@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "common/command_line.h"
-#include "common/provenance.h"
 #include "compare/figures.h"
 
 namespace fairlead::tools {
@@ -21,18 +20,23 @@ constexpr double significance_level = 0.01;
 
 struct Row {
   const Figure *before, *after;
+  Comparison compared;
 
+  Row(const Figure* before, const Figure* after)
+      : before(before), after(after), compared(mann_whitney(before->samples, after->samples)) {}
+  // Infinite from 0.
   double change() const {
-    return before->value == 0 ? 0 : (after->value - before->value) / std::abs(before->value);
+    const double by = after->value - before->value;
+    if (by == 0) return 0;
+    return before->value != 0 ? by / std::abs(before->value) : std::copysign(HUGE_VAL, by);
   }
   double worse_by() const { return before->more_is_better() ? -change() : change(); }
-  bool tested() const { return !before->samples.empty() && !after->samples.empty(); }
-  bool significant() const {
-    return tested() && mann_whitney(before->samples, after->samples) < significance_level;
-  }
+  // The ranks of the values and the figure may disagree: a mean with a few that are large.
+  bool significant() const { return compared.p < significance_level && compared.direction * change() > 0; }
   const char* verdict() const {
-    if (!tested()) return "not tested";
-    if (!significant() || change() == 0) return "same";
+    if (before->samples.empty() || after->samples.empty()) return "not tested";
+    if (compared.least >= significance_level) return "of too few values";
+    if (!significant()) return "same";
     return worse_by() > 0 ? "worse" : "better";
   }
 };
@@ -50,7 +54,7 @@ CLI::Validator percentage() {
                 value >= 0 && std::isfinite(value) && (text.substr(end).empty() || text.substr(end) == "%");
             return good ? "" : text + "; accepted: a percentage, as 5%";
           },
-          "PERCENT"};
+          ""};
 }
 
 const Figure* find(const std::vector<Figure>& figures, const Figure& like) {
@@ -61,36 +65,46 @@ const Figure* find(const std::vector<Figure>& figures, const Figure& like) {
 }
 
 std::string heading(const char* letter, const RunFile& run) {
-  const auto provenance = run.json.value(provenance_key, nlohmann::ordered_json::object());
-  const std::string origin = provenance.empty() ? "without provenance: an older Fairlead wrote it"
-                                                : fmt::format("{} on {}", provenance.value("date", "?"),
-                                                              provenance.value("host", "?"));
-  return fmt::format("# {}: {}, {}\n", letter, run.file, origin);
+  std::string text =
+      fmt::format("# {}: {}, {}\n", letter, run.file,
+                  run.origin.empty() ? "without provenance: an older Fairlead wrote it" : run.origin);
+  if (!run.complete) text += fmt::format("# {} is not complete\n", letter);
+  if (!run.valid) text += fmt::format("# {} received wrong bytes\n", letter);
+  return text;
 }
 
 std::string number(double value) {
-  return std::abs(value) < 1e5 ? fmt::format("{:.4g}", value) : fmt::format("{:.0f}", value);
+  return std::abs(value) < 1e5 || std::abs(value) >= 1e15 ? fmt::format("{:.4g}", value)
+                                                          : fmt::format("{:.0f}", value);
+}
+
+std::string percent(double change) {
+  return std::isinf(change)       ? "from 0"
+         : std::abs(change) < 1e6 ? fmt::format("{:+.1f} %", 100 * change)
+                                  : fmt::format("{:+.1e} %", 100 * change);
 }
 
 void print(const std::vector<Row>& rows) {
-  size_t names = 3, figures = 6;
+  constexpr auto line = "{:<{}}  {:<{}} {:>10} {:>10} {:>10}  {}\n";
+  size_t names = 4, figures = 6;
   for (const Row& row : rows) {
     names = std::max(names, row.before->row.size());
     figures = std::max(figures, row.before->name.size());
   }
-  std::cout << fmt::format("{:<{}}  {:<{}} {:>10} {:>10} {:>9}  {}\n", "# Of", names, "Figure", figures, "A",
-                           "B", "Change", "B is");
+  std::cout << fmt::format(line, "# Of", names, "Figure", figures, "A", "B", "Change", "B is");
   for (const Row& row : rows)
-    std::cout << fmt::format("{:<{}}  {:<{}} {:>10} {:>10} {:>7}  {}\n", row.before->row, names,
-                             row.before->name, figures, number(row.before->value), number(row.after->value),
-                             fmt::format("{:+.1f} %", 100 * row.change()), row.verdict());
+    std::cout << fmt::format(line, row.before->row, names, row.before->name, figures,
+                             number(row.before->value), number(row.after->value), percent(row.change()),
+                             row.verdict());
 }
 
-// What only one of the runs has.
-void print_rest(const char* letter, const RunFile& run, const RunFile& other) {
+// How many figures only one of the runs has.
+size_t print_rest(const char* letter, const RunFile& run, const RunFile& other) {
   size_t left_out = 0;
   for (const Figure& figure : run.figures) left_out += find(other.figures, figure) == nullptr;
-  if (left_out > 0) std::cout << fmt::format("# only in {}: {} figures\n", letter, left_out);
+  if (left_out > 0)
+    std::cout << fmt::format("# only in {}: {} figure{}\n", letter, left_out, left_out == 1 ? "" : "s");
+  return left_out;
 }
 
 }  // namespace
@@ -106,7 +120,7 @@ void define_compare(CLI::App& app, CompareArguments& arguments) {
   app.add_option(
          "--fail-above", arguments.fail_above,
          "Exit code 1 if a figure of B is worse than that of A by more than this, and the difference is "
-         "significant.")
+         "significant, or if B is not complete, lacks a figure of A or received wrong bytes.")
       ->type_name("PERCENT")
       ->check(percentage());
   set_up(
@@ -130,15 +144,16 @@ int compare_command(const Words& words) {
     throw usage(fmt::format("{} is of {}, and {} of {}", before.file, before.what, after.file, after.what));
   std::vector<Row> rows;
   for (const Figure& figure : before.figures)
-    if (const Figure* other = find(after.figures, figure)) rows.push_back({&figure, other});
+    if (const Figure* other = find(after.figures, figure)) rows.emplace_back(&figure, other);
   if (rows.empty()) throw usage(fmt::format("{} and {} have no figure in common", before.file, after.file));
 
   std::cout << heading("A", before) << heading("B", after);
   for (const std::string& difference : what_differs(before, after))
     std::cout << fmt::format("# differs: {}\n", difference);
   print(rows);
-  print_rest("A", before, after);
+  const bool lacks_any = print_rest("A", before, after) > 0;
   print_rest("B", after, before);
+  const bool fails_for_any = !arguments.fail_above.empty();
   const double limit = arguments.fail_above.empty() ? 0 : std::stod(arguments.fail_above) / 100;
   const Row* worst = nullptr;
   size_t worse = 0;
@@ -148,17 +163,16 @@ int compare_command(const Words& words) {
     if (!worst || row.worse_by() > worst->worse_by()) worst = &row;
   }
   if (!worst) {
-    std::cout << fmt::format(
-        "# no figure is significantly worse{}\n",
-        arguments.fail_above.empty() ? "" : fmt::format(" by more than {:g} %", 100 * limit));
-    return exit_success;
+    std::cout << fmt::format("# no figure is significantly worse{}\n",
+                             !fails_for_any ? "" : fmt::format(" by more than {:g} %", 100 * limit));
+    return fails_for_any && (lacks_any || !after.complete || !after.valid) ? exit_problem : exit_success;
   }
-  std::cout << fmt::format(
-      "# {} of {} figures {} significantly worse{}, the worst by {:.1f} %: {} of {}\n", worse, rows.size(),
-      worse == 1 ? "is" : "are",
-      arguments.fail_above.empty() ? "" : fmt::format(" by more than {:g} %", 100 * limit),
-      100 * worst->worse_by(), worst->before->name, worst->before->row);
-  return arguments.fail_above.empty() ? exit_success : exit_problem;
+  std::cout << fmt::format("# {} of {} figures {} significantly worse{}, the worst by {}: {} of {}\n", worse,
+                           rows.size(), worse == 1 ? "is" : "are",
+                           !fails_for_any ? "" : fmt::format(" by more than {:g} %", 100 * limit),
+                           percent(worst->worse_by()).substr(std::isinf(worst->worse_by()) ? 0 : 1),
+                           worst->before->name, worst->before->row);
+  return fails_for_any ? exit_problem : exit_success;
 }
 
 }  // namespace fairlead::tools

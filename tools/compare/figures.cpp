@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <regex>
 #include <string_view>
 
 #include "common/failure.h"
@@ -73,16 +74,23 @@ void add_figures(const std::string& row, const Json& json, std::vector<Figure>* 
   }
 }
 
+// In one line, whatever the file has; nothing that is nested, however deep.
 std::string word(const Json& json) {
-  return json.is_string() ? json.get<std::string>()
-                          : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto nested = [](const Json& inner) { return inner.is_structured() && !inner.empty(); };
+  if (json.is_object() || std::any_of(json.begin(), json.end(), nested))
+    return json.is_object() ? "{...}" : "[...]";
+  std::string text =
+      json.is_string() ? json.get<std::string>() : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
+  return text;
 }
 
 // What a row of results is of: the members that are no measurement.
 std::string name_of_row(const Json& row) {
   std::string name;
-  for (const char* key :
-       {"way", "collective", "ranks", "from", "to", "layout", "face", "name", "block", "messages", "bytes"})
+  for (const char* key : {"way", "collective", "ranks", "from", "to", "layout", "type", "face", "name",
+                          "block", "messages", "bytes", "packed_bytes", "latency_bytes"})
     if (row.contains(key) && row[key].is_primitive())
       name += fmt::format("{}{} {}", name.empty() ? "" : ", ", key, word(row[key]));
   return name;
@@ -93,7 +101,7 @@ void add_tallies(const Json& rows, std::vector<Figure>* figures) {
   for (const Json& row : rows) {
     const double count = row.value("count", 0.0);
     if (count == 0) continue;
-    Figure figure{row.value("function", ""), "mean_us", 1e6 * row.value("seconds", 0.0) / count};
+    Figure figure{word(row.value("function", Json(""))), "mean_us", 1e6 * row.value("seconds", 0.0) / count};
     if (row.contains("path")) figure.row += ", " + word(row["path"]);
     for (const Json& bucket : row.value("histogram_us", Json::array()))
       figure.samples.push_back({bucket.at(0).get<double>(), bucket.at(1).get<uint64_t>()});
@@ -103,9 +111,8 @@ void add_tallies(const Json& rows, std::vector<Figure>* figures) {
 
 void add_statistics(const Json& json, std::vector<Figure>* figures) {
   figures->push_back({"the job", "seconds", json.at("seconds").get<double>()});
-  add_tallies(json.at("calls"), figures);
-  add_tallies(json.at("messages"), figures);
-  for (const Json& phase : json.at("phases")) {
+  for (const char* tallies : {"calls", "messages"}) add_tallies(json.value(tallies, Json::array()), figures);
+  for (const Json& phase : json.value("phases", Json::array())) {
     Figure figure{"phase", "seconds", phase.value("mean", 0.0)};
     for (const Json& name : phase.at("path")) figure.row += " " + word(name);
     figures->push_back(std::move(figure));
@@ -114,6 +121,12 @@ void add_statistics(const Json& json, std::vector<Figure>* figures) {
 
 void read_figures(RunFile* run) {
   const Json& json = run->json;
+  if (json.contains(provenance_key)) {
+    const Json& provenance = json[provenance_key];
+    run->origin = word(provenance.at("date")) + " on " + word(provenance.at("host"));
+  }
+  run->complete = json.value("complete", true);
+  run->valid = json.value("valid", true);
   if (json.contains("traffic") && json.contains("calls")) {
     run->what = "statistics";
     return add_statistics(json, &run->figures);
@@ -124,6 +137,7 @@ void read_figures(RunFile* run) {
   std::map<std::string, int> seen;
   for (const Json& row : json.value("results", Json::array())) {
     std::string name = name_of_row(row);
+    if (name.empty()) name = run->what;
     if (const int before = seen[name]++; before > 0) name += fmt::format(" ({})", before + 1);
     add_figures(name, row, &run->figures);
   }
@@ -132,15 +146,17 @@ void read_figures(RunFile* run) {
 // The origin, and the settings of a benchmark: what stands beside its results and is one value.
 std::map<std::string, std::string> settings_of(const Json& json) {
   std::map<std::string, std::string> settings;
-  auto add = [&](auto&& self, const std::string& path, const Json& value) -> void {
+  const Json provenance = json.value(provenance_key, Json::object());
+  for (const auto& [name, value] : provenance.items())
     if (value.is_object())
-      for (const auto& [name, inner] : value.items())
-        self(self, path.empty() ? name : path + "." + name, inner);
+      for (const auto& [inner, of_inner] : value.items()) settings[name + "." + inner] = word(of_inner);
     else
-      settings[path] = word(value);
-  };
-  add(add, "", json.value(provenance_key, Json::object()));
-  settings.erase("date");
+      settings[name] = word(value);
+  // When they were made, and the names of their files, always differ.
+  for (const char* name : {"date", "options.FAIRLEAD_STATS", "options.FAIRLEAD_TRACE"}) settings.erase(name);
+  if (const auto command = settings.find("command"); command != settings.end())
+    command->second =
+        std::regex_replace(command->second, std::regex(" --(json|stats-file|trace)[ =]\\S+"), "");
   // Those that the provenance says too, and the findings of matrix.
   constexpr std::string_view others[] = {"schema", "command", "date",     "fairlead", "driver",
                                          "advice", "ranks",   "provider", "complete", "valid"};

@@ -26,6 +26,8 @@ struct RunFile {
   std::string what;  // "latency", "statistics"
   nlohmann::ordered_json json;
   std::vector<Figure> figures{};
+  std::string origin{};  // date and host; "" if they are unknown
+  bool complete = true, valid = true;
 };
 
 // Throws a usage Failure for a file that has no figures.

@@ -90,6 +90,37 @@ class TwoRuns(ToolTest):
         del middle["batches"]
         self.assertEqual(self.row(self.compared("--fail-above", "5%"), "bytes 1024", "latency_us")[2:], ("+10.0", "not tested"))
 
+    def test_few_values_differ_only_if_they_can(self):
+        for values, verdict in ([1, 2, 3, 4, 5], "worse"), ([1, 2, 3, 4], "of too few values"):
+            for run, factor in (self.before, 1), (self.after, 10):
+                run["results"] = [{"bytes": 8, "latency_us": {"p50": 3 * factor, "batches": [value * factor for value in values]}}]
+            text = self.compared("--fail-above", "5%", code=1 if verdict == "worse" else 0)
+            self.assertEqual(self.row(text, "bytes 8", "latency_us")[3], verdict)
+
+    def test_a_mean_of_a_few_large_values_decides_nothing(self):
+        for run, buckets, seconds in (self.before, [[10, 1000]], 0.01), (self.after, [[5, 999], [50000, 1]], 0.055):
+            run.clear()
+            run.update({"traffic": [], "seconds": 1.0, "calls": [
+                {"function": "MPI_Send", "count": 1000, "seconds": seconds, "histogram_us": buckets}]})
+        self.assertEqual(self.row(self.compared("--fail-above", "5%"), "MPI_Send", "mean_us")[3], "same")
+
+    def test_from_nothing(self):
+        for run, value in (self.before, 0), (self.after, 90):
+            run["results"] = [{"bytes": 8, "latency_us": {"p50": value, "batches": [value + i for i in range(9)]}}]
+        self.assertRegex(self.compared("--fail-above", "5%", code=1), r"bytes 8 +latency_us +0 +90 +from 0 +worse\n")
+
+    def test_rows_are_known_by_what_they_are_of(self):
+        row = lambda kind, time: {"type": kind, "bytes": 512, "latency_us": distribution(time)}
+        self.before["results"] = [row("vector", 10), row("indexed", 20), row("struct", 30)]
+        self.after["results"] = [row("indexed", 20), row("struct", 30)]
+        self.assertEqual(self.row(self.compared(), "type struct, bytes 512", "latency_us"), ("30", "30", "+0.0", "same"))
+
+    def test_a_part_of_a_run_or_wrong_bytes_are_no_success(self):
+        for member in "complete", "valid":
+            self.after = {**bench(), member: False}
+            self.assertRegex(self.compared("--fail-above", "5%", code=1), "# B (is not complete|received wrong bytes)\n")
+            self.compared()
+
     def test_what_differs_between_the_runs_comes_first(self):
         self.after["provenance"].update(host="node8", options={"FAIRLEAD_IPC": "off"})
         self.after["window"] = 32
@@ -100,13 +131,19 @@ class TwoRuns(ToolTest):
         del self.after["provenance"]
         text = self.compared()
         self.assertIn("# only in A: 2 figures", text)
+        self.compared("--fail-above", "5%", code=1)  # they may be worse
         self.assertIn("an older Fairlead", text)
 
     def test_what_is_no_pair_of_runs_is_refused(self):
         good = self.write("good.json", json.dumps(self.before))
+        deep = '{"x": ' * 200000 + "1" + "}" * 200000
+        nested = json.dumps(self.before).replace('"options": {}', '"options": {"a\\u001b[31m": "\\u001b[31m", "deep": ' + deep + "}")
+        text = self.succeeds("compare", good, self.write("deep.json", nested)).stdout
+        self.assertNotIn("\033", text)
         for text, says in (("", "no JSON"), ("{", "no JSON"), ("[]", "no figures"), ('{"version": "1"}', "no figures"),
                            ('{"benchmark": "bw", "results": [1]}', "no figures"),
                            ('{"traffic": [], "calls": [], "seconds": "1"}', "damaged"),
+                           *[(json.dumps({**bench(), "provenance": odd}), "damaged") for odd in ([1], "x", {"date": 5}, None)],
                            (json.dumps(bench("latency")), "is of bw, and"),
                            (json.dumps({**bench(), "results": [{"bytes": 1, "latency_us": 1}]}), "no figure in common")):
             self.refuses("compare", good, self.write("bad.json", text), says=says)
