@@ -461,7 +461,7 @@ class Recorded(ToolTest):
 class Report(ToolTest):
     def test_every_check_is_complete(self):
         _, report, checks = examined("--from", os.path.join(MACHINES, "laptop"))
-        self.assertEqual(set(report), {"version", "subject", "simulated", "conclusion", *VERDICTS, "checks", "adapters"})
+        self.assertEqual(set(report), {"version", "subject", "simulated", "conclusion", *VERDICTS, "checks", "adapters", "provenance"})
         self.assertTrue(report["subject"].startswith("fairlead doctor "), report["subject"])
         self.assertEqual(sum(report[verdict] for verdict in VERDICTS), sum(c["applies"] for c in checks.values()))
         for key, check in checks.items():
