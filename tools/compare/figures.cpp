@@ -19,6 +19,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// For terminals, which act on other characters.
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
+  return text;
+}
+
+// null if there is none. Nothing is copied: that recurses, and a file may be nested without end.
+const Json& member(const Json& of, const char* name) {
+  static const Json none;
+  const auto found = of.find(name);
+  return found == of.end() ? none : *found;
+}
+
 // The unit at the end of a figure's name; of these, more is better of all but times.
 constexpr std::string_view times[] = {"_us", "_ns", "_ms", "_s", "seconds"};
 constexpr std::string_view rates[] = {"b_s", "_percent"};
@@ -57,18 +71,18 @@ std::optional<Figure> figure_of(const std::string& row, const std::string& name,
   }
   for (const char* middle : {"p50", "mean"})
     if (json.is_object() && json.contains(middle) && json[middle].is_number())
-      return Figure{row, name, json[middle].get<double>(), samples_of(json.value("batches", Json::array()))};
+      return Figure{row, name, json[middle].get<double>(), samples_of(member(json, "batches"))};
   return {};
 }
 
 void add_figures(const std::string& row, const Json& json, std::vector<Figure>* figures) {
   for (const auto& [name, value] : json.items()) {
     if (!is_figure(name)) continue;
-    if (std::optional<Figure> figure = figure_of(row, name, value))
+    if (std::optional<Figure> figure = figure_of(row, printable(name), value))
       figures->push_back(std::move(*figure));
     else if (value.is_object())  // of tune: by algorithm
       for (const auto& [kind, inner] : value.items())
-        if (std::optional<Figure> of_kind = figure_of(row + " " + kind, name, inner);
+        if (std::optional<Figure> of_kind = figure_of(row + " " + printable(kind), printable(name), inner);
             of_kind && inner.is_object())
           figures->push_back(std::move(*of_kind));
   }
@@ -79,11 +93,8 @@ std::string word(const Json& json) {
   const auto nested = [](const Json& inner) { return inner.is_structured() && !inner.empty(); };
   if (json.is_object() || std::any_of(json.begin(), json.end(), nested))
     return json.is_object() ? "{...}" : "[...]";
-  std::string text =
-      json.is_string() ? json.get<std::string>() : json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
-  return text;
+  return printable(json.is_string() ? json.get<std::string>()
+                                    : json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 // What a row of results is of: the members that are no measurement.
@@ -101,9 +112,9 @@ void add_tallies(const Json& rows, std::vector<Figure>* figures) {
   for (const Json& row : rows) {
     const double count = row.value("count", 0.0);
     if (count == 0) continue;
-    Figure figure{word(row.value("function", Json(""))), "mean_us", 1e6 * row.value("seconds", 0.0) / count};
+    Figure figure{word(member(row, "function")), "mean_us", 1e6 * row.value("seconds", 0.0) / count};
     if (row.contains("path")) figure.row += ", " + word(row["path"]);
-    for (const Json& bucket : row.value("histogram_us", Json::array()))
+    for (const Json& bucket : member(row, "histogram_us"))
       figure.samples.push_back({bucket.at(0).get<double>(), bucket.at(1).get<uint64_t>()});
     figures->push_back(std::move(figure));
   }
@@ -111,8 +122,8 @@ void add_tallies(const Json& rows, std::vector<Figure>* figures) {
 
 void add_statistics(const Json& json, std::vector<Figure>* figures) {
   figures->push_back({"the job", "seconds", json.at("seconds").get<double>()});
-  for (const char* tallies : {"calls", "messages"}) add_tallies(json.value(tallies, Json::array()), figures);
-  for (const Json& phase : json.value("phases", Json::array())) {
+  for (const char* tallies : {"calls", "messages"}) add_tallies(member(json, tallies), figures);
+  for (const Json& phase : member(json, "phases")) {
     Figure figure{"phase", "seconds", phase.value("mean", 0.0)};
     for (const Json& name : phase.at("path")) figure.row += " " + word(name);
     figures->push_back(std::move(figure));
@@ -135,7 +146,7 @@ void read_figures(RunFile* run) {
   run->what = word(json["benchmark"]);
   add_figures(run->what, json, &run->figures);
   std::map<std::string, int> seen;
-  for (const Json& row : json.value("results", Json::array())) {
+  for (const Json& row : member(json, "results")) {
     std::string name = name_of_row(row);
     if (name.empty()) name = run->what;
     if (const int before = seen[name]++; before > 0) name += fmt::format(" ({})", before + 1);
@@ -146,12 +157,13 @@ void read_figures(RunFile* run) {
 // The origin, and the settings of a benchmark: what stands beside its results and is one value.
 std::map<std::string, std::string> settings_of(const Json& json) {
   std::map<std::string, std::string> settings;
-  const Json provenance = json.value(provenance_key, Json::object());
+  const Json& provenance = member(json, provenance_key);
   for (const auto& [name, value] : provenance.items())
     if (value.is_object())
-      for (const auto& [inner, of_inner] : value.items()) settings[name + "." + inner] = word(of_inner);
+      for (const auto& [inner, of_inner] : value.items())
+        settings[printable(name + "." + inner)] = word(of_inner);
     else
-      settings[name] = word(value);
+      settings[printable(name)] = word(value);
   // When they were made, and the names of their files, always differ.
   for (const char* name : {"date", "options.FAIRLEAD_STATS", "options.FAIRLEAD_TRACE"}) settings.erase(name);
   if (const auto command = settings.find("command"); command != settings.end())
@@ -164,7 +176,7 @@ std::map<std::string, std::string> settings_of(const Json& json) {
     for (const auto& [name, value] : json.items())
       if ((value.is_primitive() || name == "placement") && !is_figure(name) &&
           std::find(std::begin(others), std::end(others), name) == std::end(others))
-        settings[name] = word(value);
+        settings[printable(name)] = word(value);
   return settings;
 }
 
