@@ -265,7 +265,7 @@ void finish_trace() {
   clock_fit.last = compare_clocks(observer_comm);
   uint64_t start = started;
   real.Bcast(&start, 1, MPI_UINT64_T, 0, observer_comm);
-  write_trace(observer_comm, options().trace.c_str(), clock_fit, start, provenance_of_the_job(), name_of);
+  write_trace(observer_comm, options().trace.c_str(), clock_fit, start, provenance_of_the_job, name_of);
 }
 
 }  // namespace

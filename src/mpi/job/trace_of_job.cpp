@@ -118,7 +118,7 @@ ClockReading compare_clocks(MPI_Comm comm) {
 }
 
 void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock, uint64_t start,
-                 const observe::Provenance& provenance, observe::NameOf name_of) {
+                 observe::Provenance (*provenance)(), observe::NameOf name_of) {
   int rank = 0, size = 1;
   PMPI_Comm_rank(comm, &rank);
   PMPI_Comm_size(comm, &size);
@@ -135,7 +135,7 @@ void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock
   for (int other = 1; other < size; ++other) receive_rank(comm, other, &file, &ends);
   observe::Flows flows = observe::draw_flows(std::move(ends));
   file.write(flows.lines);
-  file.write(observe::tail_of_trace(size, dropped_by_all, flows, provenance));
+  file.write(observe::tail_of_trace(size, dropped_by_all, flows, provenance()));
   const std::string why = file.close();
   if (why.empty())
     log_line(LogLevel::info, "the trace is in %s", path);

@@ -17,7 +17,8 @@ namespace fairlead::mpi {
 observe::ClockReading compare_clocks(MPI_Comm comm);
 
 // `clock` converts this rank's times to rank 0's. `start` is the start of the trace by rank 0's clock.
+// `provenance` is called on rank 0, which writes.
 void write_trace(MPI_Comm comm, const char* path, const observe::ClockFit& clock, uint64_t start,
-                 const observe::Provenance& provenance, observe::NameOf name_of);
+                 observe::Provenance (*provenance)(), observe::NameOf name_of);
 
 }  // namespace fairlead::mpi
