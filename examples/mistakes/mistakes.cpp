@@ -2,10 +2,9 @@
 //
 // Three mistakes of programs with GPUs, and what Fairlead says of them (docs/use/debugging.md). Two ranks:
 //
-//   fairlead run -n 2 mistakes-openmpi hang                           each waits for a tag that the other
-//   does not send fairlead run -n 2 --check streams mistakes-openmpi race           a message is sent before
-//   its kernel has run fairlead run -n 2 --check collectives mistakes-openmpi mismatch   the ranks sum arrays
-//   of different lengths
+//   hang       each waits for a tag that the other does not send
+//   race       a message is sent before its kernel has run: fairlead run --check streams
+//   mismatch   the ranks sum arrays of different lengths: fairlead run --check collectives
 
 #include <mpi.h>
 
