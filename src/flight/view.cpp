@@ -3,7 +3,6 @@
 #include "flight/view.h"
 
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,9 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+
+#include "base/system/printable.h"
+#include "flight/clock.h"
 
 namespace fairlead::flight {
 namespace {
@@ -31,16 +33,7 @@ Call read(const Call& shared) {
 
 template <size_t length>
 std::string text_of(const char (&shared)[length]) {
-  std::string text(shared, strnlen(shared, length));
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
-  return text;
-}
-
-uint64_t nanoseconds() {
-  timespec time;
-  clock_gettime(CLOCK_REALTIME_COARSE, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
+  return printable(std::string(shared, strnlen(shared, length)));
 }
 
 // A zombie has died, too.
@@ -79,7 +72,7 @@ void read_thread(const Thread& thread, size_t place, RankView* view) {
 
 RankView view_of(const Header& header, const Rank& rank) {
   RankView view{&rank, rank.rank, rank.size, rank.pid, rank.state.load()};
-  view.read = header.copied != 0 ? header.copied : nanoseconds();
+  view.read = header.copied != 0 ? header.copied : time_of_tick();
   view.is_here = header.copied == 0;
   view.lives = view.is_here ? is_alive(view.pid) : rank.lived != 0;
   for (size_t i = 0; i < threads_kept; ++i) read_thread(rank.threads[i], i, &view);
@@ -177,7 +170,7 @@ const Header* copy_of(const Header* file, uint64_t job) {
   auto* const header = static_cast<Header*>(data);
   header->ranks = blocks;
   header->taken = blocks;
-  header->copied = nanoseconds();
+  header->copied = time_of_tick();
   for (int i = 0; i < blocks; ++i) {
     Rank& rank = block(header, i);
     if (rank.job != job) rank.state = State::unused;

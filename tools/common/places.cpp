@@ -14,6 +14,7 @@
 #include "common/failure.h"
 #include "common/process.h"
 #include "common/words.h"
+#include "observe/json/provenance.h"
 
 namespace fairlead::tools {
 namespace {
@@ -63,8 +64,7 @@ bool is_mpi_abi(const std::string& text) {
 }
 
 std::string own_path() {
-  std::error_code error;
-  return fs::read_symlink("/proc/self/exe", error).string();
+  return observe::Provenance::own_program();
 }
 
 std::string library_folder(const std::string& file) {

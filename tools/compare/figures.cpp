@@ -11,6 +11,7 @@
 #include <regex>
 #include <string_view>
 
+#include "base/system/printable.h"
 #include "common/failure.h"
 #include "common/provenance.h"
 
@@ -18,13 +19,6 @@ namespace fairlead::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// For terminals, which act on other characters.
-std::string printable(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
-  return text;
-}
 
 // null if there is none. Nothing is copied: that recurses, and a file may be nested without end.
 const Json& member(const Json& of, const char* name) {

@@ -2,12 +2,11 @@
 
 #include "mpi/core/record.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <vector>
 
 #include "base/mix.h"
+#include "flight/clock.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/interception.h"
 
@@ -98,14 +97,9 @@ void forget_recorded_type(MPI_Datatype datatype) {
 
 namespace {
 
-// The time of the last tick of the kernel, which costs less than the time stamp counter where machines are
-// virtual, and is the same in all namespaces; in its last bits the number of the call.
+// In its last bits is the number of the call.
 uint64_t time_of_call(uint64_t number) {
-  timespec time;
-  clock_gettime(CLOCK_REALTIME_COARSE, &time);
-  const uint64_t now =
-      static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-  return (now & ~uint64_t{0xffff}) | (number & 0xffff);
+  return (flight::time_of_tick() & ~uint64_t{0xffff}) | (number & 0xffff);
 }
 
 }  // namespace
