@@ -64,7 +64,7 @@ struct RecordedEvent {
 struct OpenBuffer {
   const OpenBuffers* owner;
   Buffer buffer;
-  std::string operation;
+  Frames opened_by;
   Report report;
 };
 
@@ -157,12 +157,6 @@ void State::host_knows(const Clock& clock) {
   }
 }
 
-Frames frames_here() {
-  Frames frames;
-  frames.depth = backtrace(frames.at, std::size(frames.at));
-  return frames;
-}
-
 bool overlap(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
@@ -243,6 +237,12 @@ void report(Action action) {
 
 }  // namespace
 
+Frames frames_here() {
+  Frames frames;
+  frames.depth = backtrace(frames.at, std::size(frames.at));
+  return frames;
+}
+
 Work copy(const void* to, const void* from, size_t bytes, bool with_gaps) {
   if (bytes == 0) return {.name = "a copy", .touched = {}};
   return {.name = "a copy",
@@ -307,7 +307,7 @@ void submitted(const StreamKey& key, Work work) {
     if (stream.pending.size() > remembered) stream.pending.pop_front();
   }
   const NotTheProgram ours;
-  for (const auto& [open, conflict] : wrong) open.report(open.operation, open.buffer, conflict);
+  for (const auto& [open, conflict] : wrong) open.report(open.opened_by, open.buffer, conflict);
 }
 
 void recorded(const void* event, const StreamKey& key) {
@@ -435,10 +435,11 @@ Conflict conflict_of(const Buffer& buffer) {
   return worst;
 }
 
-void OpenBuffers::open(const Buffer& buffer, std::string operation, Report report) {
+void OpenBuffers::open(const Buffer& buffer, Report report) {
   State& all = state();
+  const Frames here = frames_here();  // without the lock, as in submitted()
   std::lock_guard lock(all.mutex);
-  all.open.push_back({this, buffer, std::move(operation), report});
+  all.open.push_back({this, buffer, here, report});
   any_ = true;
 }
 

@@ -21,11 +21,13 @@
 
 namespace fairlead::device::program {
 
-// Return addresses of the calling thread, the innermost first.
+// Return addresses of the calling thread, the innermost first. To name them takes much longer than to keep
+// them, so it is left to reports.
 struct Frames {
   void* at[24];
   int depth = 0;
 };
+Frames frames_here();
 
 // The driver's handle of a stream. One that stands for a default stream is that of the context.
 struct StreamKey {
@@ -91,8 +93,6 @@ void event_ended(const void* event);
 void stream_waits(const StreamKey& stream, const void* event);
 // The allocation has ended, in the order of a stream: its address may soon be that of another one.
 void freed(const void* address, size_t bytes);
-// The allocation has ended, in the order of a stream: its address may soon be that of another one.
-void freed(const void* address, size_t bytes);
 // The host knows that all work of these submitted so far is over.
 void host_waited(const StreamKey& stream);
 void host_waited_for_event(const void* event);
@@ -124,14 +124,14 @@ Conflict conflict_of(const Buffer& buffer);
 
 // Buffers that an operation of MPI uses, from open() until close(): work that is submitted meanwhile is
 // compared with them. `report` gets what is wrong, in the thread that submits, without locks.
-using Report = void (*)(const std::string& operation, const Buffer& buffer, const Conflict& conflict);
+using Report = void (*)(const Frames& opened_by, const Buffer& buffer, const Conflict& conflict);
 class OpenBuffers {
  public:
   OpenBuffers() = default;
   ~OpenBuffers() { close(); }
   OpenBuffers(const OpenBuffers&) = delete;
   OpenBuffers& operator=(const OpenBuffers&) = delete;
-  void open(const Buffer& buffer, std::string operation, Report report);
+  void open(const Buffer& buffer, Report report);
   void close() {
     if (any_) close_all();
   }

@@ -56,14 +56,7 @@ bool is_below_program(const Object& object) {
   });
 }
 
-}  // namespace
-
-CallSite find_call_site() {
-  void* frames[64];
-  return call_site_of(frames, backtrace(frames, 64));
-}
-
-CallSite call_site_of(void* const* frames, int depth) {
+CallSite first_in_program(void* const* frames, int depth) {
   CallSite site;
   for (int i = 0; i < depth; ++i) {
     // The frame contains the return address, which may belong to the next line or the next function.
@@ -87,6 +80,17 @@ CallSite call_site_of(void* const* frames, int depth) {
     break;
   }
   return site;
+}
+
+}  // namespace
+
+CallSite find_call_site() {
+  void* frames[64];
+  return first_in_program(frames, backtrace(frames, 64));
+}
+
+CallSite call_site_of(const device::program::Frames& frames) {
+  return first_in_program(frames.at, frames.depth);
 }
 
 }  // namespace fairlead::mpi

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "device/program/work.h"
+
 namespace fairlead::mpi {
 
 struct CallSite {
@@ -18,6 +20,6 @@ struct CallSite {
 // Walks the stack, which takes some microseconds.
 CallSite find_call_site();
 // Of a stack that was kept: the place in the program that called Fairlead or the GPU's libraries.
-CallSite call_site_of(void* const* frames, int depth);
+CallSite call_site_of(const device::program::Frames& frames);
 
 }  // namespace fairlead::mpi

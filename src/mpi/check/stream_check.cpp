@@ -59,19 +59,20 @@ bool note(Verdict verdict, uintptr_t place, LogLevel* level) {
 }
 
 std::string submission(const Conflict& conflict) {
-  const CallSite site = call_site_of(conflict.submitted_by.at, conflict.submitted_by.depth);
+  const CallSite site = call_site_of(conflict.submitted_by);
   return conflict.work + ", submitted to " + conflict.stream + " at " + site.place + ",";
 }
 
 // The program has submitted work while an operation uses the buffer.
-void report_submission(const std::string& operation, const Buffer& buffer, const Conflict& conflict) {
+void report_submission(const device::program::Frames& opened_by, const Buffer& buffer,
+                       const Conflict& conflict) {
   LogLevel level;
-  const CallSite site = call_site_of(conflict.submitted_by.at, conflict.submitted_by.depth);
-  if (!note(conflict.verdict, site.address, &level)) return;
-  log_line(level, "%s may %s %s a buffer that %s still %s; complete that operation first: MPI_Wait",
+  if (!note(conflict.verdict, call_site_of(conflict.submitted_by).address, &level)) return;
+  const CallSite opened = call_site_of(opened_by);
+  log_line(level, "%s may %s %s a buffer that %s at %s still %s; complete that operation first: MPI_Wait",
            submission(conflict).c_str(), buffer.written ? "access" : "write",
-           conflict.verdict == Verdict::certain ? "bytes of" : "the allocation of", operation.c_str(),
-           buffer.written ? "receives into" : "sends");
+           conflict.verdict == Verdict::certain ? "bytes of" : "the allocation of", opened.function.c_str(),
+           opened.place.c_str(), buffer.written ? "receives into" : "sends");
 }
 
 void report_use(int device, const Buffer& buffer, const CallSite& site, const Conflict& conflict) {
@@ -113,10 +114,8 @@ void detail::check_streams(int device, const void* address, MPI_Count bytes, boo
                       memory.base,
                       memory.size};
   const Conflict conflict = device::program::conflict_of(buffer);
-  if (conflict.verdict == Verdict::none && !buffers) return;
-  const CallSite site = find_call_site();
-  if (conflict.verdict != Verdict::none) report_use(device, buffer, site, conflict);
-  if (buffers) buffers->open(buffer, site.function + " at " + site.place, report_submission);
+  if (conflict.verdict != Verdict::none) report_use(device, buffer, find_call_site(), conflict);
+  if (buffers) buffers->open(buffer, report_submission);
 }
 
 void end_stream_check() {
