@@ -160,6 +160,7 @@ struct FdSocketAddress {
 // For the peer-access probe: a few bytes of known content in the memory of one device.
 struct PeerProbe {
   RemoteMemory memory;
+  uint8_t gpu[16];  // the UUID of the device
   std::atomic<uint32_t> ready;
 };
 
@@ -213,6 +214,7 @@ struct alignas(cache_line) RankBlock {
 struct PathDecision {
   std::atomic<Path> path;
   std::atomic<Reason> reason;
+  std::atomic<bool> in_turns;  // set before `peer`: both use one GPU, and take turns on it
 };
 
 struct SegmentHeader {

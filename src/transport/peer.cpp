@@ -43,6 +43,12 @@ std::array<uint64_t, device::pool_read_bytes / 8> probe_content(const Node& node
   return words;
 }
 
+std::array<uint8_t, 16> uuid_of(int device) {
+  device::DeviceInfo info{};
+  (void)device::runtime()->device_info(device, &info);
+  return std::to_array(info.uuid);
+}
+
 // Maps what is probed: so many bytes.
 Reason map_probe(Node& node, int owner, int owner_device, int device, uint64_t bytes,
                  device::MappedMemory* mapped) {
@@ -146,6 +152,7 @@ bool export_probe(Node& node, int device) {
     tried[device].emplace(device);
     void* slab = device::pool_slab(device);
     auto content = probe_content(node, node.rank(), device);
+    std::ranges::copy(uuid_of(device), probe.gpu);
     if (slab && device::copy_now(device, slab, content.data(), sizeof content) == Error::none &&
         export_memory(node, device::classify(slab), slab, sizeof content, &probe.memory) == Error::none)
       probe.ready.store(1, std::memory_order_release);
@@ -218,9 +225,11 @@ Reason decide_pair(Node& node, int owner, int owner_device, int device) {
   if (found != tried.end()) return found->reason;
   Reason reason = probe_pair(node, owner, owner_device, device);
   tried.push_back({.device = device, .reason = reason});
-  if (reason == Reason::none)
+  if (reason == Reason::none) {
+    const std::array<uint8_t, 16> theirs = std::to_array(node.block(owner).probes[owner_device].gpu);
+    decision.in_turns = theirs == uuid_of(device) && device::runtime()->processes_take_turns(device);
     node.decide(owner, owner_device, node.rank(), Path::peer, reason, "");
-  else if (decision.path == Path::unknown || known == Reason::no_context)
+  } else if (decision.path == Path::unknown || known == Reason::no_context)
     node.decide(owner, owner_device, node.rank(), Path::staged, reason, device::runtime()->error_text());
   return reason;
 }

@@ -306,13 +306,13 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     *launcher = {};
   }
 
+  // Drivers that do not know the attribute leave it open.
+  bool processes_take_turns(int device) override { return by_mps(device) == 0; }
+
   // Seen on an H100 (driver 580): 8 queues, 2 under MPS, and 32 at most.
   int most_waiting_streams(int device) override {
-    int by_mps = 0;
-    if (check_device(device) == Error::none)
-      (void)call(api_.device_attribute, &by_mps, int{CudaAbi::device_shared_by_mps}, handle_of(device));
     const char* set = environment_variable(CudaAbi::queues);
-    const int connections = set ? std::atoi(set) : by_mps ? 2 : 8;
+    const int connections = set ? std::atoi(set) : by_mps(device) == 1 ? 2 : 8;
     return std::max(1, connections - 1);
   }
   const char* setting_of_waiting_streams() const override { return "CUDA_DEVICE_MAX_CONNECTIONS=32"; }
@@ -363,6 +363,14 @@ class Cuda : public OrderedRuntime<CudaAbi> {
       error = call(api_.access_words, stream, static_cast<unsigned>(now), operations, 0u);
     }
     return error;
+  }
+
+  std::optional<int> by_mps(int device) {
+    int value = 0;
+    const bool known = check_device(device) == Error::none &&
+                       call(api_.device_attribute, &value, int{CudaAbi::device_shared_by_mps},
+                            handle_of(device)) == Error::none;
+    return known ? std::optional(value) : std::nullopt;
   }
 
   Error capture_info(CudaAbi::Stream stream, int* status, unsigned long long* id) override {

@@ -78,6 +78,7 @@ class Simulator : public Runtime {
   Error run_on(int device, const std::function<void()>& work) override;
   Error synchronize(int device) override;
   Error can_access_peer(int device, int peer, bool* possible) override;
+  bool processes_take_turns(int) override { return options().sim_faults("turns") != 0; }
   Error enable_peer(int device, int peer) override;
 
   // ---- Memory --------------------------------------------------------------------------------------
