@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands that README.md and docs/ print are commands of this build: each option that they name exists. Those with
 a shown output that need no real GPU run, and what is shown is what they print, but for numbers and names of machines.
-Links of all pages lead to files and titles that exist.
+Links of all pages lead to files and titles that exist, and the site's navigation to all pages.
 
 A shown line "..." stands for lines that are left out."""
 
@@ -99,6 +99,13 @@ class Links(unittest.TestCase):
                 with self.subTest(page=os.path.relpath(page, ROOT), target=target):
                     self.assertTrue(os.path.exists(path))
                     self.assertTrue(not anchor or anchor in anchors(path))
+
+    def test_the_navigation_of_the_site_names_all_pages(self):
+        with open(os.path.join(ROOT, "mkdocs.yml")) as file:
+            named = set(re.findall(r"^ *- (?:.*: )?(\S+\.md)$", file.read(), re.M))
+        docs = os.path.join(ROOT, "docs")
+        pages = glob.glob(os.path.join(docs, "**", "*.md"), recursive=True)
+        self.assertEqual({os.path.relpath(page, docs) for page in pages} - named, set())
 
 
 class Help(unittest.TestCase):
