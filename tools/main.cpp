@@ -43,18 +43,19 @@ constexpr Command commands[] = {
     {"exec", "run one rank with Fairlead loaded, under mpirun, srun or flux", exec_command,
      with_defaults<ExecArguments, define_exec>},
     {"bench", "measure messages, collectives and the GPU's own copy", bench_command, nullptr},
-    {"matrix", "measure every pair of GPUs, and order GPUs for neighbouring ranks", matrix_command, nullptr},
+    {"matrix", "measure all pairs of GPUs, and recommend GPUs for neighbouring ranks", matrix_command,
+     nullptr},
     {"compare", "compare two runs of a benchmark, or the statistics of two jobs", compare_command,
      with_defaults<CompareArguments, define_compare>},
-    {"doctor", "find out whether this MPI is GPU-aware, why not, and what to do", doctor_command,
+    {"doctor", "find out whether an MPI is GPU-aware, and if not, why and what to do", doctor_command,
      with_defaults<DoctorArguments, define_doctor>},
-    {"hang", "say what the ranks of a running job wait for", hang_command,
+    {"hang", "print what the ranks of a running job wait for", hang_command,
      with_defaults<HangArguments, define_hang>},
-    {"plot", "draw what the benchmarks wrote, as a picture or in the terminal", plot_command,
+    {"plot", "draw benchmarks, statistics and traces, in a file or in the terminal", plot_command,
      with_defaults<PlotArguments, define_plot>},
     {"info", "print the version, the MPIs and GPUs found, and where files are", info_command,
      with_defaults<InfoArguments, define_info>},
-    {"options", "print options of the library and the values in force", options_command,
+    {"options", "print the library's options and their current values", options_command,
      with_defaults<OptionsArguments, define_options>},
 };
 
@@ -67,16 +68,16 @@ constexpr const char* examples =
 
 std::string help() {
   std::string text =
-      "Usage: fairlead COMMAND [options]\n\nMakes any MPI GPU-aware: device pointers in MPI calls just "
-      "work.\n\nCommands:\n";
+      "Usage: fairlead COMMAND [options]\n\nMakes an MPI GPU-aware: programs may pass device pointers to "
+      "MPI calls.\n\nCommands:\n";
   for (const Command& command : commands) text += fmt::format("  {:<10}{}\n", command.name, command.summary);
-  return text +
-         fmt::format(
-             "\n`fairlead COMMAND --help` or `fairlead help COMMAND` describes a command.\n\nExit "
-             "codes: 0 success, 1 a problem was found, or output could not be written,\n2 invalid command "
-             "line, 77 this machine cannot run it. `run` and `exec` return\nthe program's own, `run` "
-             "130 or 143 where Ctrl-C or SIGTERM ended it.\n\nExamples:\n{}\n",
-             examples);
+  return text + fmt::format(
+                    "\n`fairlead COMMAND --help` or `fairlead help COMMAND` describes a command.\n\n"
+                    "Exit code 0 means success, 1 that a problem was found or output could not be\n"
+                    "written, 2 an invalid command line, and 77 that this machine cannot run the\ncommand. "
+                    "`run` and `exec` return the exit code of the program; `run` returns 130\n"
+                    "after Ctrl-C and 143 after SIGTERM.\n\nExamples:\n{}\n",
+                    examples);
 }
 
 std::string manual_page() {
@@ -85,11 +86,9 @@ std::string manual_page() {
   page.paragraph("fairlead COMMAND [options]");
   page.section("DESCRIPTION");
   page.paragraph(
-      "Device pointers in MPI calls just work: a library that is preloaded into the ranks of a program "
-      "carries "
-      "out the MPI calls that pass device memory, and leaves all others to the MPI. No change of the "
-      "program, "
-      "and no GPU-aware MPI, is needed.");
+      "A library that is preloaded into the ranks of a program carries out the MPI calls that pass device "
+      "memory, and leaves all others to the MPI. The program need not be changed, and the MPI need not be "
+      "GPU-aware.");
   page.paragraph("Each command has a page of its own, such as fairlead-run(1).");
   page.section("COMMANDS");
   for (const Command& command : commands) page.item(command.name, std::string(command.summary) + ".");

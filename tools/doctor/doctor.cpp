@@ -122,22 +122,22 @@ Report judge(const Machine& machine) {
 void define_doctor(CLI::App& app, DoctorArguments& arguments) {
   auto program =
       app.add_option("PROGRAM", arguments.program,
-                     "Examine the MPI that this program is linked with. Default: that of mpicc and mpirun on "
-                     "PATH. The word options prints the library's options, like `fairlead options`.")
+                     "Examine the MPI that this program is linked with. Default: the MPI of mpicc and mpirun "
+                     "on PATH. `fairlead doctor options` prints the same as `fairlead options`.")
           ->type_name("PROGRAM")
           ->check(suggested({"@program", "options"}));
   app.add_option("--mpi", arguments.mpi,
-                 "Examine this MPI: the path of its mpicc, its mpirun or its libmpi.so.*, or openmpi, mpich "
-                 "or abi for the one of that ABI that the loader finds.")
+                 "Examine this MPI: the path of its mpicc, mpirun or libmpi.so.*; or openmpi, mpich or abi, "
+                 "for the MPI of that ABI that the loader finds.")
       ->type_name("MPI")
       ->check(suggested({"openmpi", "mpich", "abi", "@file"}))
       ->excludes(program);
-  app.add_flag("-v,--verbose", arguments.verbose, "Show details, and checks that do not apply here.");
+  app.add_flag("-v,--verbose", arguments.verbose, "Also show details, and checks that do not apply here.");
   auto json = app.add_flag("--json", arguments.json, "Print JSON.");
   app.add_flag_callback(
       "--no-preload", [&arguments] { arguments.preload = false; }, "Examine the MPI without Fairlead.");
   app.add_flag_callback(
-      "--no-launch", [&arguments] { arguments.launch = false; }, "Start no ranks.");
+      "--no-launch", [&arguments] { arguments.launch = false; }, "Start no ranks: examine only.");
   app.add_option("--sim", arguments.sim, "Let the ranks use N simulated GPUs instead of real ones.")
       ->type_name("N")
       ->check(whole_number(1, 64));
@@ -145,8 +145,8 @@ void define_doctor(CLI::App& app, DoctorArguments& arguments) {
       app.add_option("--from", arguments.from, "Examine a recorded machine: a folder that --record wrote.")
           ->type_name("FOLDER");
   app.add_option("--record", arguments.record,
-                 "Record this machine in a new folder, to be examined elsewhere. The folder holds what tools "
-                 "print about MPI, GPUs and limits, and variables that concern these.")
+                 "Record this machine in a new folder, which --from examines elsewhere. The folder gets what "
+                 "tools print about MPI, GPUs and limits, and the environment variables that concern these.")
       ->type_name("FOLDER")
       ->excludes(from);
   app.add_flag("--markdown", arguments.markdown, "Print the table of all checks for docs/tools/doctor.md.")
@@ -163,9 +163,9 @@ int doctor_command(const Words& words) {
   if (!words.empty() && words.front() == "options")
     return options_command(Words(words.begin() + 1, words.end()));
   CLI::App app(
-      "Find out whether an MPI is GPU-aware, why not, and what to do: examine the MPI, its network "
-      "libraries, GPUs, links, limits and environment, and let two ranks exchange messages. The exit code is "
-      "1 when a check fails.",
+      "Find out whether an MPI is GPU-aware, and if not, why and what to do. This examines the MPI, its "
+      "network libraries, GPUs, links, limits and environment, and lets two ranks exchange messages. The "
+      "exit code is 1 if a check fails.",
       "fairlead doctor");
   DoctorArguments arguments;
   define_doctor(app, arguments);

@@ -312,13 +312,14 @@ bool is_map(const std::string& text) {
 
 void define_binding(CLI::App& app, BindingArguments& arguments) {
   app.add_flag("--visible", arguments.visible,
-               "Make only one GPU visible to each rank, for programs that do not choose one. The next four "
-               "options do so, too.");
-  app.add_option("--gpu", arguments.policy,
-                 "How the GPU is chosen. nearest: the one nearest to the rank's cores; ranks with several "
-                 "equally near GPUs take them in turn. round-robin: local rank modulo the number of GPUs. "
-                 "compact: neighbouring ranks on the same or the next GPU, preferably of the same package. "
-                 "spread: as far apart as possible. With --visible alone: nearest.")
+               "Make only one GPU visible to each rank, for programs that do not choose one. --gpu, --map, "
+               "--bind-cores and --bind-nic do so, too.");
+  app.add_option(
+         "--gpu", arguments.policy,
+         "Which GPU a rank gets. nearest: the one nearest to the rank's cores; ranks with several "
+         "equally near GPUs take them in turn. round-robin: the local rank modulo the number of GPUs. "
+         "compact: neighbouring ranks get the same or the next GPU, preferably of the same package. "
+         "spread: GPUs as far apart as possible. With --visible alone: nearest.")
       ->type_name("POLICY")
       ->check(one_of(policies));
   app.add_option("--map", arguments.map,
@@ -334,10 +335,10 @@ void define_binding(CLI::App& app, BindingArguments& arguments) {
   app.add_flag("--bind-cores", arguments.bind_cores,
                "Bind each rank to its share of the cores near its GPU.");
   app.add_flag("--bind-nic", arguments.bind_nic,
-               "Let each rank use only the network adapter nearest to its GPU: sets UCX_NET_DEVICES and "
+               "Let each rank use only the network adapter nearest to its GPU: set UCX_NET_DEVICES and "
                "libfabric's FI_VERBS_DEVICE_NAME, FI_CXI_DEVICE_NAME or FI_EFA_IFACE, unless they are set.");
   app.add_flag("--print-binding", arguments.print,
-               "Each rank prints its cores, its GPU and the adapter that --bind-nic chose on stderr.");
+               "Print on stderr, for each rank, its cores, its GPU and the adapter that --bind-nic chose.");
 }
 
 void check_binding(BindingArguments& arguments) {

@@ -21,13 +21,14 @@ struct Word {
 };
 constexpr Word known[] = {
     {"hostfile", "--hostfile,--machinefile", "FILE",
-     "A file of nodes to start ranks on, in the launcher's format."},
+     "A file that lists the nodes to start ranks on, in the launcher's format."},
     {"host", "-H,--host,--hosts", "LIST", "The nodes to start ranks on."},
-    {"ppn", "--ppn,--npernode", "N", "Ranks on each node."},
+    {"ppn", "--ppn,--npernode", "N", "Number of ranks on each node."},
     {"map-by", "--map-by", "POLICY", "How the launcher places ranks."},
     {"rank-by", "--rank-by", "POLICY", "How the launcher numbers ranks."},
-    {"bind-to", "--bind-to", "POLICY", "What the launcher binds ranks to, before --gpu and --bind-cores."},
-    {"wdir", "--wdir", "FOLDER", "Working folder of the ranks; PROGRAM is looked up in the current one."},
+    {"bind-to", "--bind-to", "POLICY",
+     "What the launcher binds ranks to, before --gpu and --bind-cores do so."},
+    {"wdir", "--wdir", "FOLDER", "Working folder of the ranks. PROGRAM is looked up in the current folder."},
 };
 
 struct OtherWord {
@@ -58,13 +59,13 @@ void define_launcher_words(CLI::App& app, LauncherWords& words) {
   }
   app.add_option(
          "-x", words.exported,
-         "A variable for the ranks, with the value given or that of the environment. May be repeated.")
+         "Set this variable in the ranks, to VALUE or to its value in the environment. May be repeated.")
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false);
-  app.add_option("--genv", words.set, "The same, as two words. May be repeated.")
+  app.add_option("--genv", words.set, "Like -x NAME=VALUE, in two words. May be repeated.")
       ->type_name("NAME VALUE")
       ->allow_extra_args(false);
-  app.add_option("--mca", words.mca, "A parameter of Open MPI. May be repeated.")
+  app.add_option("--mca", words.mca, "Set a parameter of Open MPI. May be repeated.")
       ->type_name("NAME VALUE")
       ->allow_extra_args(false);
 }

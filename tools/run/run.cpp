@@ -276,29 +276,29 @@ void define_run(CLI::App& app, RunArguments& arguments) {
   app.add_option("-n,--ranks,--np", arguments.ranks, "Number of ranks; also -np N.")
       ->type_name("N")
       ->check(whole_number(1, 1 << 20));
-  app.add_option("--mpi", arguments.mpi,
-                 "MPI to use: openmpi, mpich, abi, or the path of a launcher, whose MPI then replaces the "
-                 "one that the program is linked with. Default: the MPI that the program is linked with; for "
-                 "scripts, that of the first launcher on PATH.")
+  app.add_option(
+         "--mpi", arguments.mpi,
+         "MPI to use: openmpi, mpich or abi, or the path of a launcher. The MPI of that launcher then "
+         "replaces the one that the program is linked with. Default: the MPI that the program is "
+         "linked with; for scripts, the MPI of the first launcher on PATH.")
       ->type_name("MPI")
       ->check(suggested({"openmpi", "mpich", "abi", "@file"}));
   define_binding(app, arguments.binding);
   auto json =
       app.add_option("--json", arguments.json,
-                     "When the job is over, write to FILE as JSON how it was started, which cores and GPU "
-                     "each rank had, and how it ended. All nodes must share its folder.")
+                     "After the job, write to FILE as JSON how the job was started, the cores and the GPU of "
+                     "each rank, and how the job ended. All nodes must share the folder of FILE.")
           ->type_name("FILE");
   define_settings(app, arguments);
   app.add_flag("--dry-run", arguments.dry_run,
-               "Print the command and, as comments, the variables that ranks would set if their GPUs were "
-               "those of this "
-               "node, and exit.")
+               "Print the command line of the launcher and exit. Comments name the variables that ranks "
+               "would set if their GPUs were those of this node.")
       ->excludes(json);
   app.add_option(
          "--launcher-args", arguments.launcher_args,
          fmt::format(
              "More options for the launcher, in one argument that is split as by a shell. May be repeated. "
-             "By default {}; an option given here replaces the default, as in '--bind-to core'.",
+             "By default {}. An option given here, such as '--bind-to core', replaces its default.",
              arguments_added()))
       ->type_name("WORDS")
       ->check(words_for_a_shell())

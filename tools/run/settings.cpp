@@ -22,8 +22,8 @@ void define_settings(CLI::App& app, Settings& settings) {
       "Run the program without Fairlead, with everything else unchanged.");
   app.add_flag_callback(
       "--no-variables", [&settings] { settings.variables = false; },
-      "Do not set the variables by which programs ask whether the MPI accepts device memory. By default, "
-      "those that are not set are set to yes in ranks with GPUs.");
+      "Do not set the environment variables by which programs ask whether the MPI accepts device memory. By "
+      "default, ranks with GPUs get those that are unset, with the value for yes.");
   app.add_option("--tool", settings.tools,
                  "Load LIBRARY before Fairlead: a profiler then counts the MPI calls of the program, not "
                  "those that Fairlead makes. May be repeated.")
@@ -34,25 +34,25 @@ void define_settings(CLI::App& app, Settings& settings) {
       "Let ranks that share a GPU run on it at the same time: start NVIDIA's Multi-Process Service on each "
       "node, and end it with the job. If one is already running, it is used and not stopped.");
   app.add_flag("--stats", settings.stats,
-               "At the end, print the times of the MPI calls and device messages of all ranks; a rank that "
-               "receives SIGUSR1 prints its own so far.");
+               "After the job, print statistics of the MPI calls and device messages of all ranks. A rank "
+               "that receives SIGUSR1 prints its own statistics so far.");
   app.add_option("--stats-file", settings.stats_file, "Write these statistics to FILE as JSON.")
       ->type_name("FILE");
   app.add_option("--trace", settings.trace, "Write a trace of the whole job to FILE, for ui.perfetto.dev.")
       ->type_name("FILE");
   app.add_option("--progress", settings.progress_s,
-                 "Every N seconds the first rank prints on stderr what it has done so far, and the MPI call "
-                 "that it is currently in, if it has been there for a second or more.")
+                 "Every N seconds, print on stderr what rank 0 has done so far, and the MPI call that it is "
+                 "in, if it has been in it for a second or more.")
       ->type_name("N")
       ->check(whole_number(1, 86400));
   app.add_option("--check", settings.check,
-                 "Look for mistakes of the program: leaks, streams or collectives, or several separated by "
-                 "commas; the same as FAIRLEAD_CHECK.")
+                 "Look for mistakes of the program: leaks, streams, collectives, or several of these, "
+                 "separated by commas; the same as FAIRLEAD_CHECK.")
       ->type_name("LIST")
       ->check(suggested({"leaks", "streams", "collectives"}));
   app.add_option("--log", settings.log,
-                 "What is written to stderr, from error, the least, to trace, the most; the same as "
-                 "FAIRLEAD_LOG.")
+                 "How much to write to stderr: error (the least), warn, info, debug or trace (the most); the "
+                 "same as FAIRLEAD_LOG.")
       ->type_name("LEVEL")
       ->check(one_of({"error", "warn", "info", "debug", "trace"}));
   app.add_option("--memory-alloc-kinds", settings.memory_alloc_kinds,
