@@ -104,4 +104,22 @@ Thread* detail::take_thread(Rank* rank) {
   return thread = &rank->threads[place];
 }
 
+const Call* last_call() {
+  const Thread* thread = own_thread();
+  const uint64_t begun = thread ? thread->begun.load(std::memory_order_relaxed) : 0;
+  return begun > 0 ? &thread->calls[(begun - 1) % calls_kept] : nullptr;
+}
+
+void note_stream(int stream, const Call* call) {
+  Rank* rank = own_rank();
+  if (!rank) return;
+  Call& line = rank->streams[static_cast<size_t>(stream) % streams_kept];
+  put<uint64_t>(line.request, 0);
+  if (!call) return;
+  Call copy = *call;
+  copy.request = 0;
+  line = copy;
+  __atomic_store_n(&line.request, uint64_t{1}, __ATOMIC_RELEASE);
+}
+
 }  // namespace fairlead::flight

@@ -19,7 +19,7 @@
 namespace fairlead::flight {
 
 constexpr size_t calls_kept = 32, threads_kept = 8, requests_kept = 256, communicators_kept = 32,
-                 members_kept = 256, functions_kept = 512, operations_kept = 16;
+                 members_kept = 256, functions_kept = 512, operations_kept = 16, streams_kept = 16;
 constexpr int absent = INT_MIN;  // an argument that the function does not have
 
 enum class Kind : uint8_t {
@@ -35,7 +35,7 @@ struct alignas(64) Call {
   uint64_t site;   // return address in the program
   uint64_t comm;   // as are `op` and `request`, the bits of a handle
   uint64_t bytes;
-  uint64_t request;  // that it starts or waits for
+  uint64_t request;  // that it starts or waits for; in the table of streams, 0: an unused line
   int32_t to, from;  // ranks of `comm`
   union {
     struct {
@@ -84,6 +84,7 @@ struct alignas(4096) Rank {
   std::atomic<uint32_t> communicators;  // noted so far
   Thread threads[threads_kept];
   Call requests[requests_kept];  // by hash
+  Call streams[streams_kept];    // the calls at which GPU streams of the program are, by number
   Communicator known[communicators_kept];
 };
 
@@ -142,6 +143,12 @@ inline Thread* own_thread() {
   Rank* rank = own_rank();
   return rank ? detail::take_thread(rank) : nullptr;
 }
+
+// The last call that this thread has begun, for note_stream(); null if there is none.
+const Call* last_call();
+// The GPU stream with this number has come to an operation that was enqueued by such a call, and that is not
+// complete; null: it is at none. One thread at a time for each stream.
+void note_stream(int stream, const Call* call);
 
 // The watching thread reads while others write.
 template <class Value>

@@ -55,21 +55,23 @@ struct Wait {
   int peer;  // in MPI_COMM_WORLD
   int tag;
   bool sends;
+  bool by_stream;  // not the rank itself, but a GPU stream of its
 };
 
-void add_waits(const RankView& rank, const Call& call, std::vector<Wait>* waits) {
+void add_waits(const RankView& rank, const Call& call, std::vector<Wait>* waits, bool by_stream = false) {
   if (call.kind != Kind::message) return;
   // What a rank waits to receive tells more.
   if (const int peer = rank.in_world(call, call.from); peer != RankView::nobody)
-    waits->push_back({&rank, &call, peer, call.recvtag, false});
+    waits->push_back({&rank, &call, peer, call.recvtag, false, by_stream});
   if (const int peer = rank.in_world(call, call.to); peer >= 0)
-    waits->push_back({&rank, &call, peer, call.sendtag, true});
+    waits->push_back({&rank, &call, peer, call.sendtag, true, by_stream});
 }
 
 std::vector<Wait> waits_of(const RankView& rank) {
   std::vector<Wait> waits;
   if (rank.open) add_waits(rank, *rank.open, &waits);
   for (const Call& request : rank.awaited) add_waits(rank, request, &waits);
+  for (const Call& call : rank.streams) add_waits(rank, call, &waits, true);
   std::stable_sort(waits.begin(), waits.end(),
                    [](const Wait& one, const Wait& other) { return one.sends < other.sends; });
   return waits;
@@ -166,12 +168,16 @@ class Findings {
 
   // ---- Messages ----
 
+  std::string who_waits(const Wait& wait) const {
+    return text(wait.by_stream ? "a GPU stream of rank %d is at %s" : "rank %d waits in %s", wait.rank->rank,
+                words_for(job_, *wait.rank, *wait.call).c_str());
+  }
+
   // Says why it cannot come; false if that is not known.
   bool message(const Wait& wait) {
     const RankView& rank = *wait.rank;
     const RankView* peer = job_.find(wait.peer);
-    const std::string waits =
-        text("rank %d waits in %s", rank.rank, words_for(job_, rank, *wait.call).c_str());
+    const std::string waits = who_waits(wait);
     for (const RankView& sender : job_.ranks) {
       if (wait.sends || (wait.peer == RankView::any_rank ? sender.rank == rank.rank : &sender != peer))
         continue;
@@ -204,9 +210,10 @@ class Findings {
     const RankView& rank = *wait.rank;
     std::vector<Wait> received;
     for (const Call& call : rank.last) {
-      const bool waits_still = rank.open && (same(call, *rank.open) ||
-                                             std::any_of(rank.awaited.begin(), rank.awaited.end(),
-                                                         [&](const Call& each) { return same(each, call); }));
+      const auto is_this = [&](const Call& each) { return same(each, call); };
+      const bool waits_still = (rank.open && is_this(*rank.open)) ||
+                               std::any_of(rank.awaited.begin(), rank.awaited.end(), is_this) ||
+                               std::any_of(rank.streams.begin(), rank.streams.end(), is_this);
       if (!waits_still && job_.name_of(call) != "MPI_Probe") add_waits(rank, call, &received);
     }
     std::erase_if(received, [&](const Wait& each) {
@@ -263,8 +270,8 @@ class Findings {
     const bool all_receive =
         std::none_of(path.begin(), path.end(), [](const Wait& wait) { return wait.sends; });
     for (const Wait& wait : path) {
-      steps.push_back(
-          text("rank %d in %s", wait.rank->rank, words_for(job_, *wait.rank, *wait.call).c_str()));
+      steps.push_back(text(wait.by_stream ? "a GPU stream of rank %d at %s" : "rank %d in %s",
+                           wait.rank->rank, words_for(job_, *wait.rank, *wait.call).c_str()));
       explained &= explained_.contains(wait.rank->rank);
       explained_.insert(wait.rank->rank);
     }
@@ -284,8 +291,7 @@ class Findings {
     for (const Wait& wait : waits_of(rank)) {
       const RankView* peer = job_.find(wait.peer);
       if (!peer || peer == &rank) continue;
-      add(text("rank %d waits in %s; rank %d %s", rank.rank, words_for(job_, rank, *wait.call).c_str(),
-               peer->rank, state_of(job_, *peer).c_str()));
+      add(who_waits(wait) + text("; rank %d ", peer->rank) + state_of(job_, *peer));
       return;
     }
   }
@@ -298,6 +304,9 @@ class Findings {
 std::string row(const JobView& job, const RankView& rank, const Locate& locate) {
   const Call* call = rank.open ? &*rank.open : rank.last.empty() ? nullptr : &rank.last.front();
   std::string line = text("  rank %-4d pid %-8d ", rank.rank, rank.pid) + state_of(job, rank);
+  for (const Call& at : rank.streams)
+    line += "; a GPU stream is at " + words_for(job, rank, at) +
+            text(", called %s ago", in_seconds(job.seconds_since(at)).c_str());
   if (!call) return line + "\n";
   if (rank.open) line += text("; for %s", in_seconds(job.seconds_since(*call)).c_str());
   if (rank.open && call->bytes > 0)

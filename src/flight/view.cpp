@@ -76,6 +76,8 @@ RankView view_of(const Header& header, const Rank& rank) {
   view.is_here = header.copied == 0;
   view.lives = view.is_here ? is_alive(view.pid) : rank.lived != 0;
   for (size_t i = 0; i < threads_kept; ++i) read_thread(rank.threads[i], i, &view);
+  for (const Call& shared : rank.streams)
+    if (const Call call = read(shared); call.request != 0) view.streams.push_back(call);
   std::stable_sort(view.last.begin(), view.last.end(),
                    [](const Call& one, const Call& other) { return one.since > other.since; });
   return view;

@@ -32,6 +32,7 @@ struct RankView {
   std::vector<Call> last{};     // newest first
   std::optional<Call> open{};   // the call it is in; of several threads, the one that began first
   std::vector<Call> awaited{};  // the starts of the requests for which `open` waits
+  std::vector<Call> streams{};  // the operations at which GPU streams are
 
   bool polls() const { return !open && !last.empty() && last.front().kind == Kind::polling; }
   CommunicatorView communicator(uint64_t handle) const;

@@ -137,6 +137,8 @@ nlohmann::ordered_json as_json(const flight::JobView& job) {
                                       {"lives", rank.lives},
                                       {"state", flight::state_of(job, rank)}};
     of_rank["in"] = rank.open ? json_of(rank, *rank.open) : nlohmann::ordered_json();
+    of_rank["streams"] = nlohmann::ordered_json::array();
+    for (const flight::Call& call : rank.streams) of_rank["streams"].push_back(json_of(rank, call));
     of_rank["last"] = nlohmann::ordered_json::array();
     for (const flight::Call& call : rank.last) of_rank["last"].push_back(json_of(rank, call));
     json["ranks"].push_back(of_rank);

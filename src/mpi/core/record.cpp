@@ -15,6 +15,7 @@
 namespace fairlead::mpi {
 
 constinit thread_local Function current_function{};
+constinit thread_local const void* current_site = nullptr;
 constinit thread_local const char* current_extension = nullptr;
 
 namespace {
@@ -110,7 +111,7 @@ void CallRecord::begin(Function function, const CallArguments& of, const void* s
   uint64_t number = thread_->begun.load(std::memory_order_relaxed);
   flight::Call& last = thread_->calls[(number - 1) % flight::calls_kept];
   const auto id = static_cast<uint16_t>(function);
-  const auto address = reinterpret_cast<uintptr_t>(site);
+  const auto address = reinterpret_cast<uintptr_t>(current_site ? current_site : site);
   if (of.kind == flight::Kind::polling && number > 0 && last.function == id && last.site == address) {
     put(last.repeats, last.repeats + 1);
   } else {

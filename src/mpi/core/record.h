@@ -30,16 +30,32 @@ void end_flow(int from, int tag, MPI_Count bytes);
 // The MPI function that the program called last in this thread. Error messages name it.
 extern constinit thread_local Function current_function;
 
-// As long as it lives, error messages name a function that is not of the standard (MPIX_) instead.
+// As long as it lives, calls of MPI by the library itself are recorded as made at this place in the program.
+extern constinit thread_local const void* current_site;
+class ActsFor {
+ public:
+  explicit ActsFor(const void* site) : before_(std::exchange(current_site, site)) {}
+  ~ActsFor() { current_site = before_; }
+  ActsFor(const ActsFor&) = delete;
+  ActsFor& operator=(const ActsFor&) = delete;
+
+ private:
+  const void* before_;
+};
+
+// As long as it lives, error messages name a function that is not of the standard (MPIX_) instead. It is
+// made in that function.
 extern constinit thread_local const char* current_extension;
 class ExtensionCall {
  public:
-  explicit ExtensionCall(const char* function) : before_(std::exchange(current_extension, function)) {}
+  [[gnu::always_inline]] explicit ExtensionCall(const char* function)
+      : program_(__builtin_return_address(0)), before_(std::exchange(current_extension, function)) {}
   ~ExtensionCall() { current_extension = before_; }
   ExtensionCall(const ExtensionCall&) = delete;
   ExtensionCall& operator=(const ExtensionCall&) = delete;
 
  private:
+  const ActsFor program_;
   const char* before_;
 };
 inline const char* name_of_call() {

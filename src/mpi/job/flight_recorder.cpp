@@ -59,9 +59,12 @@ class Watch {
   // Where a rank is outside MPI, the others may well wait for what it computes, reads or writes.
   void report(std::chrono::seconds lasted) const {
     if (!log_enabled(LogLevel::warn)) return;
-    const auto waits = [](const flight::RankView& rank) { return rank.lives && rank.open; };
+    const auto waits = [](const flight::RankView& rank) {
+      return rank.lives && (rank.open || !rank.streams.empty());
+    };
     const auto computes = [](const flight::RankView& rank) {
-      return rank.lives && rank.state == flight::State::running && !rank.open && !rank.polls();
+      return rank.lives && rank.state == flight::State::running && !rank.open && rank.streams.empty() &&
+             !rank.polls();
     };
     for (const flight::JobView& job : flight::look(header_)) {
       if (job.job != job_ || std::none_of(job.ranks.begin(), job.ranks.end(), waits)) continue;

@@ -35,9 +35,9 @@ Type keep(MPI_Datatype datatype) {
   return std::make_shared<KeptType>(datatype);
 }
 
-int start_early(Function function, const UserBuffer* sent, std::unique_ptr<Operation> operation,
-                StreamGate gate, Operation** started) {
-  const CallRecord record(function);
+int start_early(Function function, const CallArguments& arguments, const UserBuffer* sent,
+                std::unique_ptr<Operation> operation, StreamGate gate, Operation** started) {
+  const CallRecord record(function, arguments);
   if (sent) record.add_bytes(sent->count, sent->datatype);
   operation->start_early(gate);
   return start_detached(std::move(operation), started);
@@ -63,7 +63,7 @@ EnqueuedWork send(const void* buf, MPI_Count count, MPI_Datatype datatype, int d
     if (!intercepting() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
         is_refused(count, datatype))
       return Operation::cannot_be_early;
-    return start_early(Function::Isend, &buffer,
+    return start_early(Function::Isend, a_send(count, datatype, dest, tag, comm), &buffer,
                        std::make_unique<Send>(SendMode::standard, buffer, dest, tag, comm), gate, started);
   };
   return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
@@ -79,8 +79,8 @@ EnqueuedWork receive(void* buf, MPI_Count count, MPI_Datatype datatype, int sour
   auto early = [=](StreamGate gate, Operation** started) {
     if (!intercepting() || is_invalid(buf, count, datatype) || is_refused(count, datatype))
       return Operation::cannot_be_early;
-    return start_early(Function::Irecv, nullptr, std::make_unique<Receive>(user, source, tag, comm), gate,
-                       started);
+    return start_early(Function::Irecv, a_receive(count, datatype, source, tag, comm), nullptr,
+                       std::make_unique<Receive>(user, source, tag, comm), gate, started);
   };
   return {start, early, exists, !exists && !is_invalid(buf, count, datatype)};
 }

@@ -92,6 +92,11 @@ void prepare_progress(int device) {
   for (int i = 0; i < long_buffers; ++i) buffers.emplace_back(network::chunk_bytes());
 }
 
+// What has just started it.
+void note_call(Enqueued* operation) {
+  if (const flight::Call* call = flight::last_call()) operation->call = *call;
+}
+
 // If so, stores its status and error. A request is tested only if that would succeed: a test makes a round of
 // progress for all operations.
 bool is_complete(Enqueued& enqueued, int* error) {
@@ -125,7 +130,8 @@ std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
   if (!made->reached_) return because("there is no page-locked memory for it");
   made->enqueued_ = load(made->reached_);
   static std::atomic<int> streams = 0;
-  made->number_ = observe::number_of_program_stream(made->device_, streams++);
+  made->made_ = streams++;
+  made->number_ = observe::number_of_program_stream(made->device_, made->made_);
   return made;
 }
 
@@ -247,6 +253,7 @@ int GpuStream::begin(const std::shared_ptr<Enqueued>& operation) {
     const ProgressThread::CallsHost calls_host(progress_thread());
     const int result = operation->start_early({operation->reached, operation->number}, &operation->early);
     operation->function = current_function;
+    note_call(operation.get());
     if (result != MPI_SUCCESS && result != Operation::cannot_be_early) {
       end_without_start(*operation);
       return result;
@@ -387,8 +394,10 @@ bool GpuStream::advance() {
       engine().add(operation->early);
     } else {
       const StartedByStream no_check;
+      const ActsFor program(operation->site);
       error = operation->start(&operation->request);
       operation->function = current_function;
+      note_call(operation.get());
     }
     // The stream waits as MPI_Wait does: a send whose receiver is late is buffered.
     if (Operation* started = operation->early ? operation->early : engine().find(operation->request)) {
@@ -422,6 +431,10 @@ bool GpuStream::advance() {
     end(*operation, error);
     under_way_.erase(under_way_.begin() + static_cast<std::ptrdiff_t>(i--));
   }
+  if (happened) {
+    std::lock_guard lock(mutex_);
+    note_first();
+  }
   if (happened || under_way_.empty())
     stalled_.restart();
   else if (const int seconds = stalled_.due())
@@ -429,7 +442,12 @@ bool GpuStream::advance() {
   return happened;
 }
 
-// Names the first operation, for which the others may wait.
+// The others may wait for it.
+void GpuStream::note_first() const {
+  flight::note_stream(made_, under_way_.empty() ? nullptr : &under_way_.front()->call);
+}
+
+// Names the first operation.
 void GpuStream::report_stall(int seconds) {
   std::lock_guard lock(mutex_);
   const Enqueued& first = *under_way_.front();
@@ -469,6 +487,7 @@ void GpuStream::abandon(bool idle) {
   waiting_.clear();
   sequences_.clear();
   under_way_.clear();
+  note_first();
 }
 
 }  // namespace fairlead::mpi

@@ -24,6 +24,7 @@
 
 #include "base/report_timer.h"
 #include "device/runtime.h"
+#include "flight/record.h"
 #include "mpi/abi/host_mpi.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/core/operation.h"
@@ -76,7 +77,9 @@ struct Enqueued {
   Operation* early = nullptr;  // what start_early() has started
   Function function{};         // what has started it, for the trace
   uint64_t bytes = 0;
-  uint64_t came = 0;  // when the stream was seen to have come to it
+  uint64_t came = 0;           // when the stream was seen to have come to it
+  flight::Call call{};         // for the flight recorder
+  const void* site = nullptr;  // in the program
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
@@ -133,11 +136,13 @@ class GpuStream {
   void forget(size_t sequence);
   std::shared_ptr<Enqueued> next_reached();
   void end(Enqueued& operation, int error);
+  void note_first() const;
   void report_stall(int seconds);
 
   device::Stream stream_ = nullptr;
   int device_ = -1;
   int number_ = 0;  // in the trace
+  int made_ = 0;    // so many before it
   uint32_t* reached_ = nullptr;
   // Held in calls that enqueue, also while the driver makes them wait because its queue is full. Whoever
   // makes progress does not need it.

@@ -204,6 +204,7 @@ static void give_back_handle(MPI_Request* handle) {
 
 static std::shared_ptr<Enqueued> operation_of(const StreamCommunicator& mine, EnqueuedWork work) {
   auto operation = std::make_shared<Enqueued>();
+  operation->site = current_site;
   operation->start = std::move(work.start);
   operation->start_early = std::move(work.start_early);
   operation->is_message = work.is_message;

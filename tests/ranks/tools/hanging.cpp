@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fairlead/device.h"
+#include "fairlead/stream.h"
 
 namespace {
 
@@ -91,6 +92,25 @@ void waits_for_all() {
   MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
 
+// Each rank waits for a GPU stream of its own, outside MPI.
+void streams_wait() {
+  fairlead_device_stream* stream = nullptr;
+  MPIX_Stream mpi_stream;
+  MPI_Comm comm;
+  if (fairlead_device_stream_create(&stream) != 0) MPI_Abort(MPI_COMM_WORLD, 1);
+  void* const native = fairlead_device_stream_native(stream);
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "type", "cudaStream_t");
+  MPIX_Info_set_hex(info, "value", &native, sizeof native);
+  MPIX_Stream_create(info, &mpi_stream);
+  MPIX_Stream_comm_create(MPI_COMM_WORLD, mpi_stream, &comm);
+  MPI_Comm_set_name(comm, "streams");
+  if (rank == 1) MPIX_Send_enqueue(buffer, 8, MPI_BYTE, 0, 8, comm);
+  MPIX_Recv_enqueue(other, bytes, MPI_BYTE, (rank + 1) % size, 7, comm, MPI_STATUS_IGNORE);
+  fairlead_device_stream_synchronize(stream);
+}
+
 void dies() {
   MPI_Bcast(buffer, 8, MPI_BYTE, 0, MPI_COMM_WORLD);
   if (rank == 1) {
@@ -113,6 +133,7 @@ constexpr Program programs[] = {
     {"wrong_tag", wrong_tag},
     {"skips_into_receive", skips_into_receive},
     {"waits_for_all", waits_for_all},
+    {"streams_wait", streams_wait},
     {"dies", dies},
 };
 
