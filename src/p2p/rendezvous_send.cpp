@@ -14,6 +14,7 @@
 #include "observe/statistics.h"
 #include "p2p/describe.h"
 #include "packing/move.h"
+#include "transport/arena.h"
 #include "transport/peer.h"
 
 namespace fairlead::p2p {
@@ -117,7 +118,8 @@ std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int recei
   slot.reason.store(Reason::none, std::memory_order_relaxed);
   slot.fetched.store(0, std::memory_order_relaxed);
 
-  const bool by_host = bytes == Bytes::present && in_turns(node, device, receiver, source.bytes);
+  const bool by_host = bytes == Bytes::present && in_turns(node, device, receiver, source.bytes) &&
+                       transport::host_arena(node);
   if (key && bytes == Bytes::present && source.view.contiguous() && !by_host)
     if (auto put = RendezvousPut::start(node, receiver, key, source.view.address(), source.bytes, device)) {
       slot.posted = put->index();
