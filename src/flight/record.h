@@ -153,7 +153,7 @@ void note_stream(int stream, const Call* call);
 // The watching thread reads while others write.
 template <class Value>
 void put(Value& there, Value value) {
-  __atomic_store_n(&there, value, __ATOMIC_RELAXED);
+  __atomic_store(&there, &value, __ATOMIC_RELAXED);  // the form that takes enumerations, too
 }
 
 }  // namespace fairlead::flight

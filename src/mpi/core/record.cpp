@@ -20,13 +20,14 @@ constinit thread_local const char* current_extension = nullptr;
 
 namespace {
 
-// The last ones of this thread.
+// The last ones of this thread. At first they are zero, which no MPI has for a handle; MPI_COMM_NULL, a cast
+// from void* in Open MPI, is no constant expression.
 struct Recent {
   MPI_Comm comm;
   MPI_Datatype datatype;
   uint64_t size;
 };
-constinit thread_local Recent recent{MPI_COMM_NULL, MPI_DATATYPE_NULL, 0};
+constinit thread_local Recent recent{};
 
 uint64_t bytes_of(MPI_Count count, MPI_Datatype datatype) {
   // Arguments that are not significant on this rank may have any value.

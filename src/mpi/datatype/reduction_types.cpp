@@ -52,7 +52,6 @@
 #pragma weak ompi_mpi_real4
 #pragma weak ompi_mpi_real8
 #pragma weak ompi_mpi_short
-#pragma weak ompi_mpi_short_float
 #pragma weak ompi_mpi_short_int
 #pragma weak ompi_mpi_signed_char
 #pragma weak ompi_mpi_uint16_t
@@ -63,6 +62,9 @@
 #pragma weak ompi_mpi_unsigned_long
 #pragma weak ompi_mpi_unsigned_long_long
 #pragma weak ompi_mpi_unsigned_short
+#ifdef MPIX_SHORT_FLOAT
+#pragma weak ompi_mpi_short_float
+#endif
 #endif
 
 namespace fairlead::mpi {

@@ -60,7 +60,8 @@ class Ring {
     epochs_->open(true);
     put(bytes);
     close();
-    right &= holds_ghosts(received_, bytes, 1) & put_arrived(bytes, 1);
+    right &= holds_ghosts(received_, bytes, 1);
+    right &= put_arrived(bytes, 1);
     int here = right, everywhere = 0;
     MPI_Allreduce(&here, &everywhere, 1, MPI_INT, MPI_MIN, comm_);
     m.valid = everywhere;
