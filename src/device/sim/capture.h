@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/runtime.h"
+
 namespace fairlead::device::sim {
 
 // The message of a failure; null: no failure.

@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <cstdint>
+
 #include "mpi/abi/host_mpi.h"
 
 namespace fairlead::mpi {
