@@ -141,6 +141,7 @@ class Findings {
     });
     if (parties.size() > 1) {
       std::vector<std::string> words;
+      words.reserve(parties.size());
       for (const auto& [call, members] : parties)
         words.push_back(words_for_ranks(members) + (members.size() > 1 ? " are" : " is") + " in " + call);
       add("different calls meet: " + listed(words));
@@ -157,6 +158,7 @@ class Findings {
       if (!is_in && member) missing[state_of(job_, rank)].push_back(rank.rank);
     }
     std::vector<int> waiting;
+    waiting.reserve(ranks.size());
     for (const RankView* rank : ranks) waiting.push_back(rank->rank);
     const std::string what = parties.size() > 1 ? "in collectives" : "in " + parties.front().first;
     for (const auto& [state, members] : missing) {
