@@ -4,6 +4,11 @@
 # once. Sources include what they use all the same; a build without it shows whether they do.
 
 option(FAIRLEAD_PRECOMPILED_HEADERS "Parse the headers of libraries once per target" ON)
+# One compiler run for several sources, but not with -DCMAKE_UNITY_BUILD=OFF.
+set(FAIRLEAD_UNITY_BUILD ON)
+if(DEFINED CMAKE_UNITY_BUILD)
+  set(FAIRLEAD_UNITY_BUILD ${CMAKE_UNITY_BUILD})
+endif()
 
 # fairlead_precompile(<target> [<header>...])
 # The standard library's, and these.
@@ -18,10 +23,9 @@ function(fairlead_precompile target)
 endfunction()
 
 # fairlead_compile_folders(<target>)
-# One compiler run for all sources of a folder, whose headers cost more than what they hold. Not with
-# -DCMAKE_UNITY_BUILD=OFF.
+# One compiler run for all sources of a folder, whose headers cost more than what they hold.
 function(fairlead_compile_folders target)
-  if(DEFINED CMAKE_UNITY_BUILD AND NOT CMAKE_UNITY_BUILD)
+  if(NOT FAIRLEAD_UNITY_BUILD)
     return()
   endif()
   get_target_property(sources ${target} SOURCES)
