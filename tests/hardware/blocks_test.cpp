@@ -36,7 +36,7 @@ device::Runtime& gpu() {
 // The same bytes on the device and on the host, the first element somewhere inside.
 class Buffer {
  public:
-  Buffer(const Plan& plan, uint64_t count, size_t shift, std::mt19937_64& random) : shift_(shift) {
+  Buffer(const Plan& plan, uint64_t count, size_t shift, std::mt19937_64& random) {
     int64_t low = plan.low(count), high = plan.high(count);
     origin_ = guard + static_cast<int64_t>(shift) - low;
     host_.resize(static_cast<size_t>(high - low) + 2 * guard + shift);
@@ -62,7 +62,6 @@ class Buffer {
   void* at(void* base) const {
     return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(base) + static_cast<uintptr_t>(origin_));
   }
-  size_t shift_;
   int64_t origin_ = 0;
   Bytes host_;
   void* device_ = nullptr;
