@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int ranks = 4, elements = 64;
+constexpr int elements = 64;
 int rank = 0;
 void *sent = nullptr, *received = nullptr;
 const MPI_Comm world = MPI_COMM_WORLD;

@@ -9,8 +9,11 @@
 #include <mpi.h>
 
 #include <optional>
+#include <vector>
 
+#include "bench/buffer.h"
 #include "bench/device_copy.h"
+#include "bench/message_report.h"
 #include "bench/mpi/ranks.h"
 
 namespace fairlead::tools {

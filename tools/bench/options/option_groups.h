@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <type_traits>
