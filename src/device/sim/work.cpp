@@ -222,7 +222,7 @@ Error Simulator::copy_2d(void* to, size_t to_pitch, const void* from, size_t fro
   if (!place) return queue->submit(copy);
   auto copy_in_turn = [place, copy]() -> Failure {
     place->await();
-    const Failure failure = copy();
+    Failure failure = copy();
     place->leave();
     return failure;
   };

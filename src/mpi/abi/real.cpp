@@ -36,7 +36,7 @@ void* find_by_name(const char* profiling_name) {
 
 // Copies the first line of the host MPI's version string.
 void describe_host(char (&text)[MPI_MAX_LIBRARY_VERSION_STRING]) {
-  std::strcpy(text, "of unknown version");
+  std::snprintf(text, sizeof text, "of unknown version");
   int length = 0;
   if (void* address = find_by_name("PMPI_Get_library_version"))
     reinterpret_cast<int (*)(char*, int*)>(address)(text, &length);
