@@ -53,7 +53,7 @@ void agree_on_algorithms(int world_rank) {
   coll::Choice wanted = coll::wanted_choice(&wrong);
   if (world_rank == 0)
     for (const std::string& line : wrong) log_line(LogLevel::warn, "%s", line.c_str());
-  uint64_t digest = wanted.digest(), mine[] = {digest, ~digest}, most[2];
+  uint64_t digest = wanted.digest(), mine[] = {digest, ~digest}, most[2] = {};
   real.Allreduce(mine, most, 2, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
   if (most[0] == ~most[1]) {
     coll::set_choice(std::move(wanted));

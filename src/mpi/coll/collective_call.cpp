@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
@@ -224,8 +225,9 @@ Regions regions_of(const CollectiveCall& call, const CommPosition& position) {
 template <class Element>
 const Element* KeptArrays::copy(const Element* elements, size_t many) {
   if (many == 0) return elements;
-  copies_.push_back(std::make_unique<std::byte[]>(many * sizeof(Element)));
-  return static_cast<const Element*>(std::memcpy(copies_.back().get(), elements, many * sizeof(Element)));
+  const size_t bytes = std::span(elements, many).size_bytes();
+  copies_.push_back(std::make_unique<std::byte[]>(bytes));
+  return static_cast<const Element*>(std::memcpy(copies_.back().get(), elements, bytes));
 }
 
 void KeptArrays::keep(CollectiveCall* call, const CommPosition& position) {
