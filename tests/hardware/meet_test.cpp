@@ -96,7 +96,9 @@ void submit(const std::vector<std::unique_ptr<Rank>>& all, int me, const Call& c
   meet.flag = mine.device.signal().flag;
   if (call.in_place && call.function == Function::allgather)
     meet.input = result + static_cast<size_t>(me) * call.unit;
-  if (!first) ASSERT_SUCCESS(gpu().access_words(mine.device.stream(), waits.data(), waits.size()));
+  if (!first) {
+    ASSERT_SUCCESS(gpu().access_words(mine.device.stream(), waits.data(), waits.size()));
+  }
   ASSERT_SUCCESS(launch_meet(0, mine.device.stream(), meet, first));
 }
 

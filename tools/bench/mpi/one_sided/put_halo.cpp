@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "bench/device_copy.h"
+#include "bench/message_report.h"
 #include "bench/mpi/count.h"
 #include "bench/mpi/one_sided/epochs.h"
 #include "bench/mpi/one_sided/window.h"
