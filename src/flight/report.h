@@ -20,7 +20,7 @@ std::string state_of(const JobView& job, const RankView& rank);
 // One sentence each, the most telling first; none if nobody waits.
 std::vector<std::string> findings(const JobView& job);
 
-// The words for a call site, if not those of Site::text().
+// The words for a call site, if not those of CodePlace::text().
 using Locate = std::function<std::string(const RankView& rank, const Call& call)>;
 
 // The findings, then a line for each rank, and its last `calls` calls.

@@ -181,14 +181,7 @@ const Header* copy_of(const Header* file, uint64_t job) {
   return header;
 }
 
-std::string Site::text() const {
-  char number[32];
-  std::snprintf(number, sizeof number, "%s0x%llx", file.empty() ? "" : "+",
-                static_cast<unsigned long long>(offset));
-  return file.substr(file.rfind('/') + 1) + number;
-}
-
-Site site_of(const RankView& rank, const Call& call) {
+CodePlace site_of(const RankView& rank, const Call& call) {
   const Rank& block = *rank.block;
   if (call.site >= block.program_begin && call.site < block.program_end)
     return {text_of(block.program), call.site - block.program_base};

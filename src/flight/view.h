@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/system/code_place.h"
 #include "flight/record.h"
 
 namespace fairlead::flight {
@@ -66,12 +67,7 @@ inline std::vector<JobView> look(const Header* file) {
 // there is no memory.
 const Header* copy_of(const Header* file, uint64_t job);
 
-// Where in which file a call of a rank returns to: the program, else what its process has mapped there.
-struct Site {
-  std::string file;  // a path; "" if unknown
-  uint64_t offset = 0;
-  std::string text() const;  // "program+0x1234"
-};
-Site site_of(const RankView& rank, const Call& call);
+// Where a call of a rank returns to: in the program, else in what its process has mapped there.
+CodePlace site_of(const RankView& rank, const Call& call);
 
 }  // namespace fairlead::flight

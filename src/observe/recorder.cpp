@@ -4,8 +4,11 @@
 
 #include <time.h>
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
+#include "base/mix.h"
 #include "observe/per_thread.h"
 #include "observe/ranges.h"
 #include "observe/trace.h"
@@ -16,8 +19,8 @@ std::atomic<bool> detail::recording = false;
 
 namespace {
 
-constexpr int ways = static_cast<int>(Traffic::rows) + 1;
-constexpr size_t nesting = 16;
+constexpr int paths = static_cast<int>(Traffic::rows);
+constexpr size_t nesting = 16, chains = 256;
 
 int functions = 0;
 NameOf name_of_function = nullptr;
@@ -49,9 +52,19 @@ class Cell {
   std::array<std::atomic<uint64_t>, histogram_buckets> histogram_{};
 };
 
+// The calls of a function from one place in the program.
+struct CellOfSite : Cell {
+  CellOfSite(int its_function, uintptr_t its_site, CellOfSite* other)
+      : function(its_function), site(its_site), next(other) {}
+  const int function;
+  const uintptr_t site;
+  CellOfSite* const next;
+};
+
 struct Thread {
-  Thread() : cells(static_cast<size_t>(functions * ways)) {}
-  std::vector<std::atomic<Cell*>> cells;
+  Thread() : messages(static_cast<size_t>(functions * paths)) {}
+  std::vector<std::atomic<Cell*>> messages;              // by function and path
+  std::array<std::atomic<CellOfSite*>, chains> calls{};  // by hash
   OpenCall open[nesting];
   size_t depth = 0;
   // The outermost open call, for other threads.
@@ -63,11 +76,24 @@ Thread& mine() {
   return PerThread<Thread>::mine();
 }
 
-void add(Thread& thread, const Key& key, uint64_t bytes, uint64_t nanoseconds) {
-  auto& slot = thread.cells[static_cast<size_t>(key.function * ways + static_cast<int>(key.path))];
-  Cell* cell = slot.load(std::memory_order_relaxed);
-  if (!cell) slot.store(cell = new Cell, std::memory_order_release);
-  cell->add(bytes, nanoseconds);
+Cell& cell_of(Thread& thread, const OpenCall& call) {
+  auto& first = thread.calls[mixed(call.site, static_cast<uint64_t>(call.function)) % chains];
+  CellOfSite* cell = first.load(std::memory_order_relaxed);
+  while (cell && (cell->site != call.site || cell->function != call.function)) cell = cell->next;
+  if (!cell) {
+    cell = new CellOfSite(call.function, call.site, first.load(std::memory_order_relaxed));
+    first.store(cell, std::memory_order_release);
+  }
+  return *cell;
+}
+
+template <class Visit>
+void visit_calls(Visit visit) {
+  PerThread<Thread>::visit_all([&](const Thread& thread, int) {
+    for (const auto& first : thread.calls)
+      for (const CellOfSite* cell = first.load(std::memory_order_acquire); cell; cell = cell->next)
+        visit(*cell);
+  });
 }
 
 }  // namespace
@@ -101,9 +127,9 @@ OpenCall* current_call() {
   return thread.depth == 0 ? nullptr : &thread.open[std::min(thread.depth, nesting) - 1];
 }
 
-void begin_call(int function) {
+void begin_call(int function, uintptr_t site) {
   Thread& thread = mine();
-  if (thread.depth++ < nesting) thread.open[thread.depth - 1] = {function, now(), 0, false};
+  if (thread.depth++ < nesting) thread.open[thread.depth - 1] = {function, site, now(), 0, false};
   if (thread.depth == 1) {
     thread.since.store(thread.open[0].since, std::memory_order_relaxed);
     thread.function.store(function, std::memory_order_release);
@@ -118,7 +144,7 @@ void end_call() {
   if (thread.depth-- > nesting) return;
   const OpenCall& call = thread.open[thread.depth];
   uint64_t end = now();
-  add(thread, {call.function, calls}, call.bytes, end - call.since);
+  cell_of(thread, call).add(call.bytes, end - call.since);
   if (tracing()) trace({EventKind::call, call.function, call.since, end, call.bytes});
 }
 
@@ -133,18 +159,28 @@ OldestCall oldest_call() {
 }
 
 void add(const Key& key, uint64_t bytes, uint64_t nanoseconds) {
-  add(mine(), key, bytes, nanoseconds);
+  auto& slot = mine().messages[static_cast<size_t>(key.function * paths + static_cast<int>(key.path))];
+  Cell* cell = slot.load(std::memory_order_relaxed);
+  if (!cell) slot.store(cell = new Cell, std::memory_order_release);
+  cell->add(bytes, nanoseconds);
 }
 
 Tallies tallies() {
   Tallies sum;
   PerThread<Thread>::visit_all([&](const Thread& thread, int) {
-    for (size_t i = 0; i < thread.cells.size(); ++i) {
-      const Cell* cell = thread.cells[i].load(std::memory_order_acquire);
+    for (size_t i = 0; i < thread.messages.size(); ++i) {
+      const Cell* cell = thread.messages[i].load(std::memory_order_acquire);
       int number = static_cast<int>(i);
-      if (cell) cell->add_to(&sum[{number / ways, static_cast<Traffic>(number % ways)}]);
+      if (cell) cell->add_to(&sum[{number / paths, static_cast<Traffic>(number % paths)}]);
     }
   });
+  visit_calls([&](const CellOfSite& cell) { cell.add_to(&sum[{cell.function, calls}]); });
+  return sum;
+}
+
+Sites sites() {
+  Sites sum;
+  visit_calls([&](const CellOfSite& cell) { cell.add_to(&sum[{cell.function, place_of_code(cell.site)}]); });
   return sum;
 }
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <utility>
 
+#include "base/system/code_place.h"
 #include "observe/histogram.h"
 #include "observe/statistics.h"
 
@@ -36,6 +37,7 @@ uint64_t now();
 // Calls may be nested: the program's error handlers may call MPI.
 struct OpenCall {
   int function;
+  uintptr_t site;
   uint64_t since;
   uint64_t bytes;
   bool received;  // a flow event of the trace ended in this call
@@ -43,7 +45,8 @@ struct OpenCall {
 
 // Returns this thread's innermost recorded call; null outside of calls.
 OpenCall* current_call();
-void begin_call(int function);
+// `site`: to which the call returns.
+void begin_call(int function, uintptr_t site = 0);
 void end_call();
 
 // Among the calls in progress on all threads, the one that began first. `function` is negative if there is
@@ -74,5 +77,14 @@ void add(const Key& key, uint64_t bytes, uint64_t nanoseconds);
 
 // Returns the sums over all threads so far.
 Tallies tallies();
+
+// The same of the calls of a function from one place in the program.
+struct Site {
+  int function;
+  CodePlace place;
+  auto operator<=>(const Site&) const = default;
+};
+using Sites = std::map<Site, Tally>;
+Sites sites();
 
 }  // namespace fairlead::observe

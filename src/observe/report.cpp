@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <numeric>
+#include <span>
+#include <sstream>
 
 #include "observe/json/json.h"
 #include "observe/json/text.h"
@@ -68,6 +71,22 @@ void append_share(std::string* text, const Report& report) {
   *text += "\n";
 }
 
+std::span<const CallsFromSite> sites_of(const Report& report, int function) {
+  return std::ranges::equal_range(report.sites, function, {}, &CallsFromSite::function);
+}
+
+// The first ones of a function.
+void append_sites(std::string* text, const Report& report, int function) {
+  constexpr size_t shown = 3;
+  const auto sites = sites_of(report, function);
+  for (const CallsFromSite& site : sites.first(std::min(shown, sites.size())))
+    append(text, "  %8llu %7s %7s  at %s\n", number(site.tally.count),
+           in_words_of_time(static_cast<double>(site.tally.nanoseconds)).c_str(),
+           share_of(site.tally.nanoseconds, report, report.ranks).c_str(), site.place.c_str());
+  if (const size_t rest = sites.size() - std::min(shown, sites.size()))
+    append(text, "  and at %zu other place%s\n", rest, rest == 1 ? "" : "s");
+}
+
 // Sorts by total time, longest first.
 void append_calls(std::string* text, const Report& report, NameOf name_of) {
   std::vector<std::pair<int, const Tally*>> rows;
@@ -79,13 +98,15 @@ void append_calls(std::string* text, const Report& report, NameOf name_of) {
   });
   append(text, "%-27s %8s %8s %7s %7s %7s %7s\n", "MPI calls", "count", "bytes", "time", "share", "p50",
          "max");
-  for (const auto& [function, tally] : rows)
+  for (const auto& [function, tally] : rows) {
     append(text, "%-27s %8llu %8s %7s %7s %7s %7s\n", name_of(function), number(tally->count),
            tally->bytes ? in_words_of_size(tally->bytes).c_str() : "-",
            in_words_of_time(static_cast<double>(tally->nanoseconds)).c_str(),
            share_of(tally->nanoseconds, report, report.ranks).c_str(),
            in_words_of_time(time_of(*tally, p50)).c_str(),
            in_words_of_time(static_cast<double>(tally->longest)).c_str());
+    append_sites(text, report, function);
+  }
 }
 
 // The largest difference between two ranks first.
@@ -185,6 +206,19 @@ std::string as_json(const SpreadOfCalls& spread) {
       .text();
 }
 
+std::string sites_as_json(const Report& report, int function) {
+  std::vector<std::string> rows;
+  for (const CallsFromSite& site : sites_of(report, function))
+    rows.push_back(JsonObject()
+                       .add("site", site.place)
+                       .add("count", site.tally.count)
+                       .add("bytes", site.tally.bytes)
+                       .add("seconds", static_cast<double>(site.tally.nanoseconds) * 1e-9, 9)
+                       .add("max_us", static_cast<double>(site.tally.longest) * 1e-3, 3)
+                       .text());
+  return json_array(rows);
+}
+
 uint64_t calls_in(const Report& report) {
   uint64_t count = 0;
   for (const auto& [key, tally] : report.tallies)
@@ -206,6 +240,50 @@ std::string in_words_of_size(uint64_t bytes) {
   return scaled(static_cast<double>(bytes), 1024, {"B", "KiB", "MiB", "GiB", "TiB", "PiB"});
 }
 
+std::vector<CallsFromSite> listed(const Sites& sites, bool with_lines) {
+  std::vector<CodePlace> places;
+  for (const auto& [site, tally] : sites) places.push_back(site.place);
+  std::vector<std::string> texts;
+  if (with_lines)
+    texts = texts_with_lines(places);
+  else
+    std::ranges::transform(places, std::back_inserter(texts), &CodePlace::text);
+  std::vector<CallsFromSite> rows;
+  for (const auto& [site, tally] : sites) rows.push_back({site.function, texts[rows.size()], tally});
+  std::ranges::stable_sort(rows, [](const CallsFromSite& one, const CallsFromSite& other) {
+    return one.function != other.function ? one.function < other.function
+                                          : one.tally.nanoseconds > other.tally.nanoseconds;
+  });
+  return rows;
+}
+
+std::string encode(const Sites& sites) {
+  std::ostringstream text;
+  for (const auto& [site, tally] : sites)
+    text << site.function << ' ' << tally.count << ' ' << tally.bytes << ' ' << tally.nanoseconds << ' '
+         << tally.longest << ' ' << site.place.offset << ' ' << site.place.file << '\n';
+  return text.str();
+}
+
+Sites add_up_sites(const std::vector<std::string>& encoded) {
+  Sites sum;
+  for (const std::string& of_rank : encoded) {
+    std::istringstream lines(of_rank);
+    Site site{};
+    Tally its;
+    while (lines >> site.function >> its.count >> its.bytes >> its.nanoseconds >> its.longest >>
+               site.place.offset &&
+           lines.get() && std::getline(lines, site.place.file)) {
+      Tally& tally = sum[site];
+      tally.count += its.count;
+      tally.bytes += its.bytes;
+      tally.nanoseconds += its.nanoseconds;
+      tally.longest = std::max(tally.longest, its.longest);
+    }
+  }
+  return sum;
+}
+
 Report own_report() {
   Report report;
   for (int row = 0; row < static_cast<int>(Traffic::rows); ++row) {
@@ -216,6 +294,7 @@ Report own_report() {
     report.fallbacks.push_back(fallbacks(static_cast<Fallback>(row)));
   report.tallies = tallies();
   report.in_mpi = spread_of({nanoseconds_in_calls(report)});
+  report.sites = listed(sites(), false);
   report.phases = add_up({encode(own_phases())});
   return report;
 }
@@ -279,6 +358,7 @@ std::string as_json(const Report& report, const Provenance& provenance, NameOf n
     auto spread = report.spreads.find(key.function);
     if (key.path == calls && spread != report.spreads.end())
       object.add_json("by_rank", as_json(spread->second));
+    if (key.path == calls) object.add_json("sites", sites_as_json(report, key.function));
     (key.path == calls ? function_calls : messages).push_back(object.text());
   }
   return JsonObject()

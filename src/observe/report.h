@@ -39,6 +39,19 @@ struct SpreadOfCalls {
   Spread nanoseconds, count;
 };
 
+// The calls of one function from one place, without their histogram.
+struct CallsFromSite {
+  int function;
+  std::string place;
+  Tally tally;
+};
+// By function, the longest time first. With the lines of the source it is for reports of what is over.
+std::vector<CallsFromSite> listed(const Sites& sites, bool with_lines);
+
+// Encodes the sites of a rank as text, and sums the texts of several ranks.
+std::string encode(const Sites& sites);
+Sites add_up_sites(const std::vector<std::string>& encoded);
+
 struct Report {
   std::string whose;  // "4 ranks", "rank 2 of 4 so far"
   int ranks = 1;
@@ -48,6 +61,7 @@ struct Report {
   Tallies tallies;
   Spread in_mpi;                         // nanoseconds in MPI calls
   std::map<int, SpreadOfCalls> spreads;  // by function; empty in the report of one process
+  std::vector<CallsFromSite> sites;
   Phase phases;
 };
 

@@ -21,7 +21,6 @@
 
 #include "common/command_line.h"
 #include "common/files.h"
-#include "common/process.h"
 #include "common/provenance.h"
 #include "flight/report.h"
 
@@ -103,20 +102,11 @@ bool descends_from(int pid, int ancestor) {
 
 // With the line of the source, where there is debug information.
 std::string locate(const flight::RankView& rank, const flight::Call& call) {
-  const flight::Site site = flight::site_of(rank, call);
-  static std::map<std::string, std::string> lines;
-  const std::string where = site.text();
-  if (site.file.empty() || find_on_path("addr2line").empty()) return where;
-  auto [line, is_new] = lines.try_emplace(site.file + where);
-  if (is_new) {
-    // The call is before the place to which it returns.
-    std::string output = capture({"addr2line", "-s", "-e", site.file, fmt::format("{:#x}", site.offset - 1)},
-                                 Stderr::drop, {}, std::chrono::seconds(10))
-                             .output;
-    output = output.substr(0, output.find_first_of(" \n"));
-    if (!output.empty() && output[0] != '?' && output.back() != '?') line->second = " (" + output + ")";
-  }
-  return where + line->second;
+  const CodePlace place = flight::site_of(rank, call);
+  static std::map<CodePlace, std::string> texts;
+  auto [text, is_new] = texts.try_emplace(place);
+  if (is_new) text->second = texts_with_lines({place}).front();
+  return text->second;
 }
 
 nlohmann::ordered_json as_json(const flight::JobView& job) {

@@ -34,8 +34,8 @@ void define_settings(CLI::App& app, Settings& settings) {
       "Let ranks that share a GPU run on it at the same time: start NVIDIA's Multi-Process Service on each "
       "node, and end it with the job. If one is already running, it is used and not stopped.");
   app.add_flag("--stats", settings.stats,
-               "After the job, print statistics of the MPI calls and device messages of all ranks. A rank "
-               "that receives SIGUSR1 prints its own statistics so far.");
+               "After the job, print statistics of the MPI calls, with the places in the program, and of the "
+               "device messages of all ranks. A rank that receives SIGUSR1 prints its own statistics so far.");
   app.add_option("--stats-file", settings.stats_file, "Write these statistics to FILE as JSON.")
       ->type_name("FILE");
   app.add_option("--trace", settings.trace, "Write a trace of the whole job to FILE, for ui.perfetto.dev.")

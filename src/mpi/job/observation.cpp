@@ -162,8 +162,8 @@ void compare_ranks(const observe::Tallies& mine, Report* report) {
   report->in_mpi = observe::spread_of(std::move(in_mpi));
 }
 
-observe::Phase gather_phases() {
-  std::string mine = observe::encode(observe::own_phases());
+// The texts of all ranks, at rank 0.
+std::vector<std::string> gather(const std::string& mine) {
   int length = static_cast<int>(mine.size());
   std::vector<int> lengths(static_cast<size_t>(all_ranks)), offsets(lengths.size());
   real.Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, observer_comm);
@@ -174,7 +174,7 @@ observe::Phase gather_phases() {
   std::vector<std::string> of_ranks;
   for (size_t i = 0; i < lengths.size(); ++i)
     of_ranks.push_back(all.substr(static_cast<size_t>(offsets[i]), static_cast<size_t>(lengths[i])));
-  return observe::add_up(of_ranks);
+  return of_ranks;
 }
 
 Report report_of_the_job() {
@@ -188,7 +188,9 @@ Report report_of_the_job() {
   observe::Tallies mine = std::move(report.tallies);
   report.tallies = reduce(mine);
   compare_ranks(mine, &report);
-  report.phases = gather_phases();
+  const auto of_sites = gather(observe::encode(observe::sites()));
+  if (own_rank == 0) report.sites = observe::listed(observe::add_up_sites(of_sites), true);
+  report.phases = observe::add_up(gather(observe::encode(observe::own_phases())));
   return report;
 }
 

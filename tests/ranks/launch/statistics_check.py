@@ -5,10 +5,12 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools/observed.cpp")
 COLUMNS = 80
 FAILURES = []
 
@@ -90,9 +92,30 @@ def check_json(report):
             expect(f"time by rank of {row}", (time["min"], time["median"], time["max_rank"]), (0, 0, 1))
         if row["function"] == "MPI_Barrier":
             expect(f"the rank that waits least in {row}", time["min_rank"], LATE)
+    check_sites(report["calls"])
     expect("messages by rank", [m for m in report["messages"] if "by_rank" in m], [])
     moved = {t["path"]: t["messages"] for t in report["traffic"]}
     expect("peer copies", moved["peer copies"], 12)
+
+
+def lines_with(function):
+    with open(SOURCE) as file:
+        return [f"observed.cpp:{number}" for number, line in enumerate(file, 1) if f" {function}(" in line]
+
+
+def check_sites(calls):
+    """Every call was made in observed.cpp, as addr2line says, where there is one."""
+    for row in calls:
+        sites = row["sites"]
+        for name in "count", "bytes", "seconds":
+            expect(f"the {name} of all sites of {row}", abs(sum(site[name] for site in sites) - row[name]) < 1e-6, True)
+        places = [re.fullmatch(r"observed-[a-z]+\+0x[0-9a-f]+( \((.*)\))?", site["site"]) for site in sites]
+        expect(f"places of {sites}", all(places), True)
+        if shutil.which("addr2line") and all(places):
+            found = {place[2] for place in places}
+            expect(f"lines of {row['function']}", sorted(found), sorted(lines_with(row["function"])))
+    barriers = [site["count"] for row in calls for site in row["sites"] if row["function"] == "MPI_Barrier"]
+    expect("calls of MPI_Barrier by site", barriers, [3, 3])
 
 
 def check_table(stderr):
@@ -105,6 +128,7 @@ def check_table(stderr):
     expect("tables by rank, which one rank has none of", len(by_rank), 2)
     expect("the late rank has the least time", len(re.findall(rf"^MPI_Barrier +[\d.]+ [mun]?s +{LATE} ", by_rank[-1], re.M)), 1)
     expect("inner phases", len(re.findall('^  small "ones" +3 ', stderr, re.M)), 1)
+    expect("the places of MPI_Barrier", len(re.findall(r"^MPI_Barrier .*\n( +3 .* at observed-.*\n){2}MPI_", stderr, re.M)), 1)
     own = stderr.split("fairlead statistics over rank 0")[1].split("fairlead statistics")[0]
     sent = re.findall(r"^MPI_Send +(\d+) ", own, re.M)
     expect(f"MPI_Send of rank 0 so far, {sent}, is what it had sent by then, or a little later",

@@ -87,6 +87,35 @@ TEST(Recorder, threads_add_up_and_outlive_themselves) {
   }
 }
 
+TEST(Recorder, calls_count_for_the_place_that_they_return_to) {
+  const Sites before = sites();
+  open(3, [](int) { return "MPI_Send"; });
+  auto call = [](int function, uintptr_t site) {
+    begin_call(function, site);
+    current_call()->bytes = 10;
+    end_call();
+  };
+  // More than there are chains.
+  for (uintptr_t site = 1; site <= 600; ++site) std::thread(call, 0, site).join();
+  for (uintptr_t site = 1; site <= 600; ++site) call(0, site);
+  call(1, 600);
+  close();
+  Sites all = sites();
+  for (uintptr_t site = 1; site <= 600; ++site) EXPECT_EQ(all[(Site{0, {"", site}})].count, 2u) << site;
+  EXPECT_EQ(all[(Site{1, {"", 600}})].bytes, 10u);
+  EXPECT_EQ(all.size(), before.size() + 601);
+  Tallies sums = tallies();
+  for (const auto& [site, tally] : all) {
+    Tally& sum = sums[{site.function, calls}];
+    sum.count -= tally.count;
+    sum.nanoseconds -= tally.nanoseconds;
+  }
+  for (const auto& [key, sum] : sums)
+    if (key.path == calls) {
+      EXPECT_EQ(std::pair(sum.count, sum.nanoseconds), std::pair(uint64_t{0}, uint64_t{0}));
+    }
+}
+
 TEST(Recorder, calls_nest) {
   open(3, [](int) { return "MPI_Send"; });
   EXPECT_EQ(current_call(), nullptr);
@@ -154,6 +183,40 @@ TEST(Report, the_table_leaves_out_what_did_not_happen) {
             "device messages                count    bytes\n"
             "peer copies                        3 3.00 KiB\n"
             "  buffered in device memory        2    512 B\n");
+}
+
+TEST(Report, the_sites_of_ranks_are_added_up_and_the_first_are_in_the_table) {
+  const Sites one = {{{1, {"/a program", 0x30}},
+                      {.count = 2, .bytes = 8, .nanoseconds = 5000, .longest = 4000}},
+                     {{1, {"/a program", 0x10}}, {.count = 1, .nanoseconds = 1000}},
+                     {{1, {"", 0x77}}, {.count = 1, .nanoseconds = 500}},
+                     {{0, {"/a program", 0x20}}, {.count = 9, .nanoseconds = 9000}}},
+              other = {
+                  {{1, {"/a program", 0x30}}, {.count = 1, .bytes = 4, .nanoseconds = 8000, .longest = 8000}},
+                  {{1, {"/lib/b.so", 0x10}}, {.count = 1, .nanoseconds = 3000}}};
+  Report report;
+  report.sites = listed(add_up_sites({encode(one), "", encode(other)}), false);
+  ASSERT_EQ(report.sites.size(), 5u);
+  const Tally& sum = report.sites[1].tally;
+  EXPECT_EQ((std::vector{sum.count, sum.bytes, sum.nanoseconds, sum.longest}),
+            (std::vector<uint64_t>{3, 12, 13000, 8000}));
+  report.seconds = 100e-6;
+  report.tallies = {{{1, calls}, {.count = 6, .bytes = 12, .nanoseconds = 17500, .longest = 8000}}};
+  auto name_of = [](int) { return "MPI_Send"; };
+  EXPECT_NE(as_table(report, name_of)
+                .find("\n         3 13.0 us  13.0 %  at a program+0x30\n"
+                      "         1 3.00 us   3.0 %  at b.so+0x10\n"
+                      "         1 1.00 us   1.0 %  at a program+0x10\n"
+                      "  and at 1 other place\n"),
+            std::string::npos)
+      << as_table(report, name_of);
+  const std::string json = as_json(report, Provenance(), name_of);
+  EXPECT_NE(
+      json.find("\"sites\": [\n  {\"site\": \"a program+0x30\", \"count\": 3, \"bytes\": 12, \"seconds\": "
+                "0.000013000, \"max_us\": 8.000},\n  {\"site\": \"b.so+0x10\""),
+      std::string::npos)
+      << json;
+  EXPECT_NE(json.find("\"site\": \"0x77\""), std::string::npos) << json;
 }
 
 TEST(Spread, names_the_ranks_of_the_least_and_the_most) {
