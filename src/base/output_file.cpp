@@ -103,4 +103,10 @@ std::string why_unwritable(const std::string& path) {
   return refused == 0 ? "" : std::strerror(errno);
 }
 
+void discard_file(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0 || (S_ISREG(info.st_mode) && unlink(path.c_str()) == 0)) return;
+  if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) OutputFile(path).close();
+}
+
 }  // namespace fairlead

@@ -31,9 +31,12 @@ class OutputFile {
   int file_;
 };
 
-// Both return an empty string, or why the file cannot be written. The second one looks only, and changes
+// These two return an empty string, or why the file cannot be written. The second one looks only, and changes
 // nothing.
 std::string write_file(const std::string& path, std::string_view text);
 std::string why_unwritable(const std::string& path);
+// Removes a regular file, or empties it where that is refused: so that it does not stand for one that is
+// still to be written.
+void discard_file(const std::string& path);
 
 }  // namespace fairlead

@@ -3,13 +3,14 @@
 #include "observe/phases.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <deque>
-#include <list>
 #include <mutex>
 #include <sstream>
 
 #include "observe/json/json.h"
+#include "observe/part.h"
 #include "observe/per_thread.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
@@ -24,13 +25,6 @@ std::mutex mutex;
 auto& numbers = *new std::map<std::string, int>;
 auto& names = *new std::deque<std::string>;
 
-int number_of(const std::string& name) {
-  std::lock_guard lock(mutex);
-  auto [found, fresh] = numbers.try_emplace(name, static_cast<int>(names.size()));
-  if (fresh) names.push_back(name);
-  return found->second;
-}
-
 // In the encoded form each phase is one line, with fields separated by tabs.
 std::string on_one_line(std::string name) {
   std::replace_if(
@@ -39,10 +33,20 @@ std::string on_one_line(std::string name) {
 }
 
 struct Node {
-  int name;
-  uint64_t count = 0, nanoseconds = 0;
-  std::list<Node> inner;  // a list: nodes must not move in memory
+  KeptPhase* kept;
+  std::vector<Node*> inner = {};
 };
+
+std::atomic<uint32_t> nodes{0};
+
+Node* new_node(const Node& outer, int name) {
+  auto* const kept = keep<KeptPhase>(Kept::phase);
+  kept->name = name;
+  kept->outer = outer.kept->number;
+  kept->number = ++nodes;
+  kept->thread = number_of_thread();
+  return new Node{kept};
+}
 
 struct Thread {
   struct Open {
@@ -50,14 +54,15 @@ struct Thread {
     uint64_t since;
   };
   std::mutex mutex;  // uncontended except while another thread reads
-  Node root{-1, 0, 0, {}};
+  KeptPhase kept_root{};
+  Node root{&kept_root};
   std::vector<Open> open;
 };
 
 void collect(const Node& from, Phase* into) {
-  into->count += from.count;
-  into->nanoseconds += from.nanoseconds;
-  for (const Node& inner : from.inner) collect(inner, into->find_or_add(name_of_phase(inner.name)));
+  into->count += from.kept->count;
+  into->nanoseconds += from.kept->nanoseconds;
+  for (const Node* inner : from.inner) collect(*inner, into->find_or_add(name_of_phase(inner->kept->name)));
 }
 
 void encode(const Phase& phase, int depth, std::ostringstream* text) {
@@ -140,15 +145,16 @@ void append_json(const Phase& phase, const std::string& path, int ranks, std::ve
 void begin_phase(const char* name) {
   if (!recording() || !name) return;
   std::string words = on_one_line(name);
-  int number = number_of(words);
+  int number = number_of_phase(words);
   Thread& thread = PerThread<Thread>::mine();
   std::lock_guard lock(thread.mutex);
-  auto& siblings = (thread.open.empty() ? thread.root : *thread.open.back().node).inner;
-  auto found =
-      std::find_if(siblings.begin(), siblings.end(), [&](const Node& n) { return n.name == number; });
-  Node& node = found != siblings.end() ? *found : siblings.emplace_back(Node{number, 0, 0, {}});
+  Node& outer = thread.open.empty() ? thread.root : *thread.open.back().node;
+  auto found = std::find_if(outer.inner.begin(), outer.inner.end(),
+                            [&](const Node* n) { return n->kept->name == number; });
+  Node& node = found != outer.inner.end() ? **found : *outer.inner.emplace_back(new_node(outer, number));
   if (ranges()) begin_range(words.c_str());
   thread.open.push_back({&node, now()});
+  node.kept->open_since.store(thread.open.back().since, std::memory_order_relaxed);
 }
 
 void end_phase() {
@@ -159,10 +165,23 @@ void end_phase() {
   if (thread.open.empty()) return;
   auto [node, since] = thread.open.back();
   thread.open.pop_back();
-  ++node->count;
-  node->nanoseconds += end - since;
+  ++node->kept->count;
+  node->kept->nanoseconds += end - since;
+  node->kept->open_since.store(0, std::memory_order_relaxed);
   if (ranges()) end_range();
-  if (tracing()) trace({EventKind::phase, node->name, since, end, 0});
+  if (tracing()) trace({EventKind::phase, node->kept->name, since, end, 0});
+}
+
+int number_of_phase(const std::string& name) {
+  std::lock_guard lock(mutex);
+  auto [found, fresh] = numbers.try_emplace(name, static_cast<int>(names.size()));
+  if (fresh) {
+    names.push_back(name);
+    auto* const kept = keep<KeptPhaseName>(Kept::phase_name);
+    name.copy(kept->text, sizeof kept->text - 1);
+    kept->number = found->second;
+  }
+  return found->second;
 }
 
 const char* name_of_phase(int number) {

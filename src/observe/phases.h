@@ -14,6 +14,7 @@ namespace fairlead::observe {
 
 void begin_phase(const char* name);
 void end_phase();
+int number_of_phase(const std::string& name);
 const char* name_of_phase(int number);
 
 // One phase and its inner phases, in the order of their first begin.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mix.h"
+#include "observe/part.h"
 #include "observe/per_thread.h"
 #include "observe/ranges.h"
 #include "observe/trace.h"
@@ -25,46 +26,15 @@ constexpr size_t nesting = 16, chains = 256;
 int functions = 0;
 NameOf name_of_function = nullptr;
 
-// Written by one thread, read by any.
-class Cell {
- public:
-  void add(uint64_t bytes, uint64_t nanoseconds) {
-    more(count_, 1);
-    more(bytes_, bytes);
-    more(nanoseconds_, nanoseconds);
-    if (nanoseconds > longest_.load(std::memory_order_relaxed))
-      longest_.store(nanoseconds, std::memory_order_relaxed);
-    more(histogram_[static_cast<size_t>(bucket_of(nanoseconds))], 1);
-  }
-  void add_to(Tally* tally) const {
-    tally->count += count_;
-    tally->bytes += bytes_;
-    tally->nanoseconds += nanoseconds_;
-    tally->longest = std::max<uint64_t>(tally->longest, longest_);
-    for (size_t i = 0; i < histogram_.size(); ++i) tally->histogram[i] += histogram_[i];
-  }
-
- private:
-  static void more(std::atomic<uint64_t>& number, uint64_t by) {
-    number.store(number.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-  }
-  std::atomic<uint64_t> count_{0}, bytes_{0}, nanoseconds_{0}, longest_{0};
-  std::array<std::atomic<uint64_t>, histogram_buckets> histogram_{};
-};
-
-// The calls of a function from one place in the program.
-struct CellOfSite : Cell {
-  CellOfSite(int its_function, uintptr_t its_site, CellOfSite* other)
-      : function(its_function), site(its_site), next(other) {}
-  const int function;
-  const uintptr_t site;
-  CellOfSite* const next;
+std::atomic<int> threads{0};
+struct ThreadNumber {
+  const int number = threads++;
 };
 
 struct Thread {
   Thread() : messages(static_cast<size_t>(functions * paths)) {}
-  std::vector<std::atomic<Cell*>> messages;              // by function and path
-  std::array<std::atomic<CellOfSite*>, chains> calls{};  // by hash
+  std::vector<std::atomic<KeptMessages*>> messages;     // by function and path
+  std::array<std::atomic<KeptCalls*>, chains> calls{};  // by hash
   OpenCall open[nesting];
   size_t depth = 0;
   // The outermost open call, for other threads.
@@ -76,23 +46,29 @@ Thread& mine() {
   return PerThread<Thread>::mine();
 }
 
-Cell& cell_of(Thread& thread, const OpenCall& call) {
-  auto& first = thread.calls[mixed(call.site, static_cast<uint64_t>(call.function)) % chains];
-  CellOfSite* cell = first.load(std::memory_order_relaxed);
-  while (cell && (cell->site != call.site || cell->function != call.function)) cell = cell->next;
-  if (!cell) {
-    cell = new CellOfSite(call.function, call.site, first.load(std::memory_order_relaxed));
-    first.store(cell, std::memory_order_release);
-  }
-  return *cell;
+KeptCalls& calls_from(Thread& thread, int function, uintptr_t site) {
+  auto& first = thread.calls[mixed(site, static_cast<uint64_t>(function)) % chains];
+  KeptCalls* calls = first.load(std::memory_order_relaxed);
+  while (calls && (calls->site != site || calls->function != function)) calls = calls->next;
+  if (calls) return *calls;
+  calls = keep<KeptCalls>(Kept::calls);
+  calls->thread = number_of_thread();
+  calls->function = function;
+  calls->site = site;
+  calls->next = first.load(std::memory_order_relaxed);
+  const CodePlace place = place_of_code(site);
+  place.file.copy(calls->file, sizeof calls->file - 1);
+  calls->offset = place.offset;
+  first.store(calls, std::memory_order_release);
+  return *calls;
 }
 
 template <class Visit>
 void visit_calls(Visit visit) {
   PerThread<Thread>::visit_all([&](const Thread& thread, int) {
     for (const auto& first : thread.calls)
-      for (const CellOfSite* cell = first.load(std::memory_order_acquire); cell; cell = cell->next)
-        visit(*cell);
+      for (const KeptCalls* calls = first.load(std::memory_order_acquire); calls; calls = calls->next)
+        if (!calls->is_empty()) visit(*calls);
   });
 }
 
@@ -104,6 +80,18 @@ void Tally::add(uint64_t more_bytes, uint64_t more_nanoseconds) {
   nanoseconds += more_nanoseconds;
   longest = std::max(longest, more_nanoseconds);
   ++histogram[static_cast<size_t>(bucket_of(more_nanoseconds))];
+}
+
+void Tally::add(const Tally& more) {
+  count += more.count;
+  bytes += more.bytes;
+  nanoseconds += more.nanoseconds;
+  longest = std::max(longest, more.longest);
+  for (size_t i = 0; i < histogram.size(); ++i) histogram[i] += more.histogram[i];
+}
+
+int number_of_thread() {
+  return PerThread<ThreadNumber>::mine().number;
 }
 
 void open(int number, NameOf name_of) {
@@ -129,7 +117,11 @@ OpenCall* current_call() {
 
 void begin_call(int function, uintptr_t site) {
   Thread& thread = mine();
-  if (thread.depth++ < nesting) thread.open[thread.depth - 1] = {function, site, now(), 0, false};
+  if (thread.depth++ < nesting) {
+    OpenCall& call = thread.open[thread.depth - 1];
+    call = {function, &calls_from(thread, function, site), now(), 0, false};
+    call.calls->open_since.store(call.since, std::memory_order_relaxed);
+  }
   if (thread.depth == 1) {
     thread.since.store(thread.open[0].since, std::memory_order_relaxed);
     thread.function.store(function, std::memory_order_release);
@@ -144,7 +136,8 @@ void end_call() {
   if (thread.depth-- > nesting) return;
   const OpenCall& call = thread.open[thread.depth];
   uint64_t end = now();
-  cell_of(thread, call).add(call.bytes, end - call.since);
+  call.calls->open_since.store(0, std::memory_order_relaxed);
+  call.calls->add(call.bytes, end - call.since);
   if (tracing()) trace({EventKind::call, call.function, call.since, end, call.bytes});
 }
 
@@ -160,27 +153,28 @@ OldestCall oldest_call() {
 
 void add(const Key& key, uint64_t bytes, uint64_t nanoseconds) {
   auto& slot = mine().messages[static_cast<size_t>(key.function * paths + static_cast<int>(key.path))];
-  Cell* cell = slot.load(std::memory_order_relaxed);
-  if (!cell) slot.store(cell = new Cell, std::memory_order_release);
+  KeptMessages* cell = slot.load(std::memory_order_relaxed);
+  if (!cell) {
+    cell = keep<KeptMessages>(Kept::messages);
+    cell->key = key;
+    slot.store(cell, std::memory_order_release);
+  }
   cell->add(bytes, nanoseconds);
 }
 
 Tallies tallies() {
   Tallies sum;
   PerThread<Thread>::visit_all([&](const Thread& thread, int) {
-    for (size_t i = 0; i < thread.messages.size(); ++i) {
-      const Cell* cell = thread.messages[i].load(std::memory_order_acquire);
-      int number = static_cast<int>(i);
-      if (cell) cell->add_to(&sum[{number / paths, static_cast<Traffic>(number % paths)}]);
-    }
+    for (const auto& slot : thread.messages)
+      if (const KeptMessages* cell = slot.load(std::memory_order_acquire)) cell->add_to(&sum[cell->key]);
   });
-  visit_calls([&](const CellOfSite& cell) { cell.add_to(&sum[{cell.function, calls}]); });
+  visit_calls([&](const KeptCalls& cell) { cell.add_to(&sum[{cell.function, calls}]); });
   return sum;
 }
 
 Sites sites() {
   Sites sum;
-  visit_calls([&](const CellOfSite& cell) { cell.add_to(&sum[{cell.function, place_of_code(cell.site)}]); });
+  visit_calls([&](const KeptCalls& cell) { cell.add_to(&sum[{cell.function, {cell.file, cell.offset}}]); });
   return sum;
 }
 

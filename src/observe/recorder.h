@@ -35,9 +35,10 @@ void close();
 uint64_t now();
 
 // Calls may be nested: the program's error handlers may call MPI.
+struct KeptCalls;  // part.h
 struct OpenCall {
   int function;
-  uintptr_t site;
+  KeptCalls* calls;  // those from the same place
   uint64_t since;
   uint64_t bytes;
   bool received;  // a flow event of the trace ended in this call
@@ -48,6 +49,8 @@ OpenCall* current_call();
 // `site`: to which the call returns.
 void begin_call(int function, uintptr_t site = 0);
 void end_call();
+// Of those that record something, from 0. The next new thread has the number of one that has ended.
+int number_of_thread();
 
 // Among the calls in progress on all threads, the one that began first. `function` is negative if there is
 // none.
@@ -70,6 +73,7 @@ struct Tally {
   uint64_t count = 0, bytes = 0, nanoseconds = 0, longest = 0;
   Histogram histogram{};
   void add(uint64_t bytes, uint64_t nanoseconds);
+  void add(const Tally& more);
 };
 using Tallies = std::map<Key, Tally>;
 

@@ -274,11 +274,7 @@ Sites add_up_sites(const std::vector<std::string>& encoded) {
     while (lines >> site.function >> its.count >> its.bytes >> its.nanoseconds >> its.longest >>
                site.place.offset &&
            lines.get() && std::getline(lines, site.place.file)) {
-      Tally& tally = sum[site];
-      tally.count += its.count;
-      tally.bytes += its.bytes;
-      tally.nanoseconds += its.nanoseconds;
-      tally.longest = std::max(tally.longest, its.longest);
+      sum[site].add(its);
     }
   }
   return sum;
@@ -361,9 +357,10 @@ std::string as_json(const Report& report, const Provenance& provenance, NameOf n
     if (key.path == calls) object.add_json("sites", sites_as_json(report, key.function));
     (key.path == calls ? function_calls : messages).push_back(object.text());
   }
-  return JsonObject()
-             .add("ranks", report.ranks)
-             .add("seconds", report.seconds, 6)
+  JsonObject object;
+  object.add("ranks", report.ranks);
+  if (report.missing) object.add_json("missing_ranks", json_array(*report.missing));
+  return object.add("seconds", report.seconds, 6)
              .add_json("seconds_in_mpi", spread_as_json(report.in_mpi, add_seconds))
              .add_json("traffic", json_array(traffic))
              .add_json("fallbacks", json_array(fallbacks))

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,8 @@ struct Report {
   std::map<int, SpreadOfCalls> spreads;  // by function; empty in the report of one process
   std::vector<CallsFromSite> sites;
   Phase phases;
+  std::optional<std::vector<int>> missing =
+      {};  // ranks of which nothing is known, if the job has ended early
 };
 
 // Returns the report of this process.

@@ -2,10 +2,14 @@
 
 #include "observe/statistics.h"
 
+#include "observe/part.h"
+
 namespace fairlead {
+
+using observe::own_part;
+
 namespace {
 
-TrafficCount counts[static_cast<int>(Traffic::rows)];
 constexpr const char* names[] = {"peer copies",
                                  "peer copies by the sender",
                                  "staged in device memory",
@@ -27,7 +31,6 @@ constexpr const char* names[] = {"peer copies",
                                  "one-sided, staged",
                                  "files, staged"};
 
-std::atomic<uint64_t> fallback_counts[static_cast<int>(Fallback::rows)];
 constexpr const char* fallback_words[] = {
 #define FAIRLEAD_FALLBACK(name, words) words,
 #include "observe/fallbacks.def"
@@ -37,14 +40,14 @@ constexpr const char* fallback_words[] = {
 }  // namespace
 
 TrafficCount& traffic(Traffic row) {
-  return counts[static_cast<int>(row)];
+  return own_part().traffic[static_cast<size_t>(row)];
 }
 const char* to_string(Traffic row) {
   return names[static_cast<int>(row)];
 }
 
 std::atomic<uint64_t>& fallbacks(Fallback row) {
-  return fallback_counts[static_cast<int>(row)];
+  return own_part().fallbacks[static_cast<size_t>(row)];
 }
 const char* to_string(Fallback row) {
   return fallback_words[static_cast<int>(row)];

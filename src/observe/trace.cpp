@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
 
+#include "observe/part.h"
 #include "observe/per_thread.h"
 #include "observe/recorder.h"
 
@@ -15,7 +15,6 @@ std::atomic<bool> detail::tracing = false;
 
 namespace {
 
-constexpr size_t events_per_piece = 1024;
 constexpr uint64_t exact = uint64_t{1} << 63;
 
 std::atomic<int64_t> events_left{0};
@@ -24,24 +23,22 @@ uint64_t rank = 0;
 
 // Pieces never move in memory, so that the cost of writing is constant.
 struct Writer {
-  struct Piece {
-    Event events[events_per_piece];
-    size_t used = 0;
-  };
-  std::vector<std::unique_ptr<Piece>> pieces;
-  uint64_t dropped = 0;
+  std::vector<KeptEvents*> pieces;
 
   void write(const Event& event) {
-    if (pieces.empty() || pieces.back()->used == events_per_piece) {
+    if (pieces.empty() || pieces.back()->used.load(std::memory_order_relaxed) == events_per_piece) {
       if (events_left.fetch_sub(events_per_piece, std::memory_order_relaxed) <= 0) {
         events_left.fetch_add(events_per_piece, std::memory_order_relaxed);
-        ++dropped;
+        own_part().dropped.fetch_add(1, std::memory_order_relaxed);
         return;
       }
-      pieces.push_back(std::make_unique<Piece>());
+      pieces.push_back(keep<KeptEvents>(Kept::events));
+      pieces.back()->thread = number_of_thread();
     }
-    Piece& piece = *pieces.back();
-    piece.events[piece.used++] = event;
+    KeptEvents& piece = *pieces.back();
+    const uint32_t used = piece.used.load(std::memory_order_relaxed);
+    piece.events[used] = event;
+    piece.used.store(used + 1, std::memory_order_release);
   }
 };
 
@@ -112,19 +109,22 @@ FlowsEndOnStream::~FlowsEndOnStream() {
   flows_end_on = 0;
 }
 
+void Log::sort() {
+  // A flow event is not a slice: its `end` is not a time.
+  std::stable_sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+    return a.begin != b.begin ? a.begin < b.begin
+                              : a.kind < EventKind::sent && (b.kind >= EventKind::sent || a.end > b.end);
+  });
+}
+
 std::vector<Log> traced(uint64_t* dropped) {
   std::vector<Log> logs;
-  *dropped = 0;
+  *dropped = own_part().dropped;
   PerThread<Writer>::visit_all([&](const Writer& writer, int thread) {
     Log log{thread, {}};
     for (const auto& piece : writer.pieces)
       log.events.insert(log.events.end(), piece->events, piece->events + piece->used);
-    // A flow event is not a slice: its `end` is not a time.
-    std::stable_sort(log.events.begin(), log.events.end(), [](const Event& a, const Event& b) {
-      return a.begin != b.begin ? a.begin < b.begin
-                                : a.kind < EventKind::sent && (b.kind >= EventKind::sent || a.end > b.end);
-    });
-    *dropped += writer.dropped;
+    log.sort();
     logs.push_back(std::move(log));
   });
   return logs;

@@ -75,6 +75,7 @@ class FlowsEndOnStream {
 struct Log {
   int thread;
   std::vector<Event> events;
+  void sort();
 };
 // Returns one log per thread, its events in the order of time; at equal times, outer calls precede inner
 // ones. Also returns the number of dropped events.

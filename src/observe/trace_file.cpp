@@ -221,12 +221,14 @@ Flows draw_flows(std::vector<FlowEnd> ends) {
 
 // Every element ends with a comma except the last. JSON requires that last element, so it repeats the sort
 // index of rank 0.
-std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows, const Provenance& provenance) {
+std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows, const Provenance& provenance,
+                          const std::optional<std::vector<int>>& missing) {
   JsonObject other;
   other.add("ranks", ranks)
       .add("dropped_events", dropped)
       .add("flow_events", flows.drawn)
       .add("flow_ends_left_out", flows.left_out);
+  if (missing) other.add_json("missing_ranks", json_array(*missing));
   return place_of("process_sort_index", 0, 0, 0) + "\n], \"otherData\": " + other.text() + ", " +
          json_string(provenance_key) + ": " + as_json(provenance) + "}\n";
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,7 +46,9 @@ struct Flows {
   uint64_t drawn = 0, left_out = 0;  // left_out counts ends
 };
 Flows draw_flows(std::vector<FlowEnd> ends);
-std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows, const Provenance& provenance);
+// `missing`: ranks of which nothing is known, if the job has ended early.
+std::string tail_of_trace(int ranks, uint64_t dropped, const Flows& flows, const Provenance& provenance,
+                          const std::optional<std::vector<int>>& missing = {});
 
 // ---- Implementation ----------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ ranks at SIGUSR1, and `fairlead hang`.
 
 Who relies on what the commands print or write learns when it is not all there: by a line, and by the exit code."""
 
+import json
 import os
 import signal
 import subprocess
@@ -109,8 +110,113 @@ class Hangs(ToolTest):
 
     def until_it_hangs(self, pid):
         end = time.monotonic() + TIMEOUT
-        while not self.hangs(pid):
+        while not Hangs.hangs(pid):
             self.assertLess(time.monotonic(), end)
+
+
+class Parts(ToolTest):
+    """Statistics and trace of a job that does not come to the end of MPI_Finalize."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.statistics, self.trace = (os.path.join(self.folder, name) for name in ("statistics.json", "trace.json"))
+        for path in self.statistics, self.trace:  # a run before
+            with open(path, "w") as file:
+                file.write('{"ranks": 99}\n')
+
+    def command(self, abi, *program):
+        return ["run", "-n", "2", "--mpi", abi, "--stats", "--stats-file", self.statistics, "--trace", self.trace, *program]
+
+    def joined(self, stderr, ranks, missing=""):
+        """What was written of these ranks, of two."""
+        words = f"until the job ended{missing}"
+        self.assertIn(f"fairlead run: the statistics are in {self.statistics} {words}\n", stderr)
+        self.assertIn(f"fairlead run: the trace is in {self.trace} {words}; open it", stderr)
+        self.assertRegex(stderr, f"(?m)^fairlead statistics over {len(ranks)} of 2 ranks {words}, [0-9.]+ s$")
+        with open(self.statistics) as file:
+            found = json.load(file)
+        with open(self.trace) as file:
+            trace = json.load(file)
+        absent = sorted({0, 1} - set(ranks))
+        self.assertEqual((found["ranks"], found["missing_ranks"], trace["otherData"]["missing_ranks"]), (len(ranks), absent, absent))
+        self.assertEqual({event["pid"] for event in trace["traceEvents"] if event["ph"] == "X"}, set(ranks))
+        return {call["function"]: call for call in found["calls"]}, trace
+
+    def ended_by(self, abi, end, *program):
+        """What a job that hangs says when it is ended."""
+        variables = {**os.environ, "FAIRLEAD_DEVICE": "sim", "FAIRLEAD_STALL_REPORT_S": "0"}
+        with subprocess.Popen([TOOL, *self.command(abi, *program)], text=True, env=variables, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
+            Hangs.until_it_hangs(self, run.pid)
+            end(run.pid)
+            stderr = run.communicate(timeout=TIMEOUT)[1]
+        self.assertNotEqual(run.returncode, 0)
+        return stderr
+
+    def test_of_jobs_that_are_interrupted(self):
+        for abi in filter(has_library, MPIS):
+            for number in signal.SIGTERM, signal.SIGINT:
+                with self.subTest(abi=abi, signal=number):
+                    calls, trace = self.joined(self.ended_by(abi, lambda pid: os.kill(pid, number), hanging(abi), "two_sends"), {0, 1})
+                    self.assertEqual((calls["MPI_Send"]["count"], calls["MPI_Send"]["by_rank"]["count"]["min"]), (2, 1))
+                    self.assertRegex(calls["MPI_Send"]["sites"][0]["site"], r"^hanging-\w+\+0x")
+                    sends = [event for event in trace["traceEvents"] if event["name"] == "MPI_Send"]
+                    self.assertEqual(sorted(event["pid"] for event in sends), [0, 1])
+
+    def test_of_a_rank_that_is_killed(self):
+        def kill_rank(pid):
+            ranks = json.loads(fairlead("hang", "--json", pid).stdout)["jobs"][0]["ranks"]
+            os.kill(ranks[1]["pid"], signal.SIGKILL)
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                calls, _ = self.joined(self.ended_by(abi, kill_rank, hanging(abi), "two_sends"), {0, 1})
+                self.assertEqual(calls["MPI_Send"]["count"], 2)
+
+    def test_of_a_rank_that_aborts(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                result = fairlead(*self.command(abi, hanging(abi), "dies", "host"))
+                self.assertNotEqual(result.returncode, 0)
+                calls, _ = self.joined(result.stderr, {0, 1})
+                self.assertEqual((calls["MPI_Bcast"]["count"], calls["MPI_Recv"]["count"]), (2, 1))
+
+    def test_ranks_that_leave_nothing_are_named(self):
+        """As those of other nodes do, which cannot reach the memory of `fairlead run`."""
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                result = fairlead(*self.command(abi, self.elsewhere(abi, 1), "dies", "host"))
+                self.joined(result.stderr, {0}, ", without rank 1")
+
+    def elsewhere(self, abi, rank):
+        text = f'[ ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}} = {rank} ] && unset FAIRLEAD_FLIGHT_FILE\nexec {hanging(abi)} "$@"\n'
+        return script(self.folder, "program", f"#!/bin/sh\n{text}")
+
+    def test_a_run_before_does_not_stand_for_one_that_leaves_nothing(self):
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                self.setUp()
+                result = fairlead(*self.command(abi, script(self.folder, "program", "#!/bin/sh\nsleep 0.2\nexit 3\n")))
+                self.assertIn(f"the statistics are not in {self.statistics}", result.stderr)
+                self.assertFalse(os.path.exists(self.statistics) or os.path.exists(self.trace))
+
+    def test_nor_without_this_tool(self):
+        """The first rank discards it: only the library knows of these files."""
+        for abi in filter(has_library, MPIS):
+            with self.subTest(abi=abi):
+                self.setUp()
+                fairlead("run", "-n", 2, "--mpi", abi, hanging(abi), "dies", "host", FAIRLEAD_STATS=self.statistics, FAIRLEAD_TRACE=self.trace)
+                self.assertFalse(os.path.exists(self.statistics) or os.path.exists(self.trace))
+
+    def test_a_whole_file_lacks_no_rank(self):
+        for abi in filter(has_library, MPIS):
+            for program in hanging(abi), self.elsewhere(abi, 0):
+                with self.subTest(abi=abi, program=program):
+                    result = self.succeeds(*self.command(abi, program))
+                    self.assertNotIn("until the job ended", result.stderr)
+                    with open(self.statistics) as file:
+                        self.assertNotIn("missing_ranks", json.load(file))
 
 
 def to_full_disk(*arguments, **environment):

@@ -19,6 +19,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/memory/kept_memory.h"
 #include "common/command_line.h"
 #include "common/files.h"
 #include "common/provenance.h"
@@ -207,12 +208,29 @@ int hang_command(const Words& words) {
   return exit_success;
 }
 
+namespace {
+
+const flight::Header* header_of_run = nullptr;
+
+}  // namespace
+
 RecordOfRun::RecordOfRun(int ranks) {
-  // A script may start several jobs.
-  const int file = flight::make_file(4 * ranks + 64);
-  struct stat status;
+  // A script may start several jobs. A trace and statistics take less than 64 MiB of each rank.
+  const int processes = 4 * ranks + 64, file = flight::make_file(processes);
+  parts_ = make_kept_file(size_t{64} * static_cast<size_t>(processes));
+  struct stat status, of_parts;
   if (file < 0 || fstat(file, &status) != 0 || !(header_ = flight::map_file(file, true))) return;
-  setenv("FAIRLEAD_FLIGHT_FILE", fmt::format("{}:{}:{}", getpid(), file, status.st_ino).c_str(), 1);
+  header_of_run = header_;
+  if (fstat(parts_, &of_parts) != 0) of_parts.st_ino = 0;
+  setenv("FAIRLEAD_FLIGHT_FILE",
+         fmt::format("{}:{}:{}:{}:{}", getpid(), file, status.st_ino, parts_, of_parts.st_ino).c_str(), 1);
+}
+
+const char* RecordOfRun::name_of(int function) {
+  const auto number = static_cast<size_t>(function);
+  if (!header_of_run || number >= flight::functions_kept) return "?";
+  const auto& name = header_of_run->functions[number];
+  return strnlen(name, sizeof name) < sizeof name ? name : "?";
 }
 
 std::string RecordOfRun::now() const {

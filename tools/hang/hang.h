@@ -27,7 +27,8 @@ struct HangArguments {
 void define_hang(CLI::App& app, HangArguments& arguments);
 int hang_command(const Words& words);
 
-// The file in which the ranks that `fairlead run` starts on this node record their calls; it outlives them.
+// The files in which the ranks that `fairlead run` starts on this node record their calls, and what
+// statistics and trace need; they outlive the ranks.
 class RecordOfRun {
  public:
   // Sets the variable by which ranks find it.
@@ -39,9 +40,14 @@ class RecordOfRun {
   bool ranks_catch(int signal) const;
   // What the ranks that did not come to the end of MPI_Finalize did last; "" if there is none.
   std::string end() const;
+  // base/memory/kept_memory.h
+  int parts() const { return parts_; }
+  // Of an MPI function, by its number in both files.
+  static const char* name_of(int function);
 
  private:
   const flight::Header* header_ = nullptr;
+  int parts_ = -1;
 };
 
 }  // namespace fairlead::tools

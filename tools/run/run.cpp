@@ -18,6 +18,7 @@
 #include <map>
 #include <optional>
 
+#include "base/output_file.h"
 #include "bench/bench.h"
 #include "common/command_line.h"
 #include "common/files.h"
@@ -25,6 +26,7 @@
 #include "common/process.h"
 #include "common/terminal.h"
 #include "hang/hang.h"
+#include "hang/parts.h"
 #include "run/gpu_aware.h"
 #include "run/job_check.h"
 #include "run/job_report.h"
@@ -229,10 +231,8 @@ void check_files(const RunArguments& arguments) {
   if (!arguments.trace.empty()) check_file_target("--trace", arguments.trace);
 }
 
-// A file of JSON that was written since the start, to its end; as far as this node sees it.
-bool is_whole(const std::string& file, std::filesystem::file_time_type start) {
-  std::error_code error;
-  if (std::filesystem::last_write_time(file, error) < start || error) return false;
+// A file of JSON that was written to its end; as far as this node sees it.
+bool is_whole(const std::string& file) {
   std::ifstream text(file);
   text.seekg(-2, std::ios::end);
   std::string end(2, ' ');
@@ -240,15 +240,15 @@ bool is_whole(const std::string& file, std::filesystem::file_time_type start) {
   return end == "}\n";
 }
 
-// Says where what was recorded is; false if it should be here and is not.
-bool tell_files(const RunArguments& arguments, std::filesystem::file_time_type start) {
-  bool all = true;
+// Says where what was recorded is; false if it should be here and is not, or was joined, with these words.
+bool tell_files(const RunArguments& arguments, const std::string& joined) {
+  bool all = joined.empty();
   auto tell = [&](const std::string& file, const char* what, const std::string& more) {
     std::error_code error;
     const bool is_special =
         std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error);
     if (file.empty() || is_special) return;
-    if (is_whole(file, start)) return say(fmt::format("fairlead run: the {} in {}{}", what, file, more));
+    if (is_whole(file)) return say(fmt::format("fairlead run: the {} in {}{}{}", what, file, joined, more));
     if (ranks_may_be_elsewhere(arguments)) return;
     all = false;
     say(fmt::format("fairlead run: the {} not in {}: the job has not written all of it", what, file));
@@ -334,7 +334,9 @@ int launch(const RunArguments& asked, const Words& program) {
   else
     setenv("LD_PRELOAD", others.c_str(), 1);
   std::cout.flush();
-  const auto start = std::filesystem::file_time_type::clock::now();
+  // What a run before has left does not stand for this one.
+  for (const std::string& file : {arguments.stats_file, arguments.trace})
+    if (!file.empty()) discard_file(file);
   const RecordOfRun record(arguments.ranks);
   const auto asked_for_record = [&record] {
     std::cerr << record.now() << std::flush;
@@ -346,7 +348,7 @@ int launch(const RunArguments& asked, const Words& program) {
     std::cerr
         << "fairlead run: what the ranks on this node did that did not come to the end of MPI_Finalize:\n"
         << end;
-  if (!tell_files(arguments, start) && code == exit_success) code = exit_problem;
+  if (!tell_files(arguments, join_parts(record, arguments)) && code == exit_success) code = exit_problem;
   if (report) report->write(arguments, plan.line, plan.abi, code);
   return code;
 }

@@ -35,7 +35,8 @@ void define_settings(CLI::App& app, Settings& settings) {
       "node, and end it with the job. If one is already running, it is used and not stopped.");
   app.add_flag("--stats", settings.stats,
                "After the job, print statistics of the MPI calls, with the places in the program, and of the "
-               "device messages of all ranks. A rank that receives SIGUSR1 prints its own statistics so far.");
+               "device messages of all ranks; `fairlead run` does so even if the job is killed. A rank that "
+               "receives SIGUSR1 prints its own statistics so far.");
   app.add_option("--stats-file", settings.stats_file, "Write these statistics to FILE as JSON.")
       ->type_name("FILE");
   app.add_option("--trace", settings.trace, "Write a trace of the whole job to FILE, for ui.perfetto.dev.")

@@ -105,18 +105,6 @@ void start_watching(const flight::Header* header, uint64_t job) {
   });
 }
 
-// That of `fairlead run`, which reports when a rank has died. The numbers may be those of another node.
-int file_of_launcher() {
-  int pid = 0, number = -1;
-  unsigned long long inode = 0;
-  if (std::sscanf(options().flight_file.c_str(), "%d:%d:%llu", &pid, &number, &inode) != 3) return -1;
-  const int file = node::open_file_of(pid, number);
-  struct stat status;
-  if (file >= 0 && fstat(file, &status) == 0 && status.st_ino == inode) return file;
-  if (file >= 0) close(file);
-  return -1;
-}
-
 flight::Header* map_with_room(int file, int ranks) {
   flight::Header* header = file < 0 ? nullptr : flight::map_file(file, true);
   return header && header->ranks - header->taken.load() >= ranks ? header : nullptr;
@@ -143,6 +131,24 @@ static_assert(recorded_functions <= static_cast<int>(flight::functions_kept));
 
 }  // namespace
 
+// The numbers may be those of another node.
+int file_of_launcher(FileOfLauncher which) {
+  struct {
+    int number;
+    unsigned long long inode;
+  } files[2];
+  int pid = 0;
+  if (std::sscanf(options().flight_file.c_str(), "%d:%d:%llu:%d:%llu", &pid, &files[0].number,
+                  &files[0].inode, &files[1].number, &files[1].inode) != 5)
+    return -1;
+  const auto& [number, inode] = files[static_cast<int>(which)];
+  const int file = node::open_file_of(pid, number);
+  struct stat status;
+  if (file >= 0 && fstat(file, &status) == 0 && status.st_ino == inode) return file;
+  if (file >= 0) close(file);
+  return -1;
+}
+
 void open_flight_recorder(MPI_Comm node, uint64_t job) {
   if (!options().enabled) return;
   int node_rank = 0, ranks = 1;
@@ -152,7 +158,7 @@ void open_flight_recorder(MPI_Comm node, uint64_t job) {
   int file = -1;
   flight::Header* header = nullptr;
   if (node_rank == 0) {
-    header = map_with_room(file = file_of_launcher(), ranks);
+    header = map_with_room(file = file_of_launcher(FileOfLauncher::flight), ranks);
     if (!header) header = map_with_room(file = flight::make_file(ranks), ranks);
   }
   int where[] = {getpid(), file};

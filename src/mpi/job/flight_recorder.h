@@ -11,6 +11,11 @@
 
 namespace fairlead::mpi {
 
+// A descriptor of a file of `fairlead run`, which reports when a rank has died; -1 on another node than its
+// own.
+enum class FileOfLauncher { flight, parts };
+int file_of_launcher(FileOfLauncher which);
+
 // All ranks call it in MPI_Init. `node`: the ranks that share memory. `job`: a number of this job alone.
 void open_flight_recorder(MPI_Comm node, uint64_t job);
 // MPI_Finalize has returned.

@@ -316,7 +316,7 @@ void open_job() {
   MPI_Comm node_of_rank = MPI_COMM_NULL;
   adopt(real.Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, world_rank, MPI_INFO_NULL, &node_of_rank),
         &node_of_rank);
-  start_observing(node_of_rank);
+  start_observing(node_of_rank, nonce.words[0]);
   open_flight_recorder(node_of_rank, nonce.words[0]);
   if (!any_rank_has_gpu()) {
     free_own(&node_of_rank);

@@ -16,8 +16,10 @@
 #include "mpi/abi/host_version.h"
 #include "mpi/abi/real.h"
 #include "mpi/failures/failures.h"
+#include "mpi/job/flight_recorder.h"
 #include "mpi/job/trace_of_job.h"
 #include "observe/json/provenance.h"
+#include "observe/part.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
 #include "observe/report.h"
@@ -39,7 +41,7 @@ constexpr int functions = 0
 constexpr int ways = static_cast<int>(Traffic::rows) + 1;
 
 int own_rank = 0, all_ranks = 1;
-uint64_t started = 0;
+uint64_t started = 0, start_of_trace = 0;  // the latter by the clock of rank 0
 int nodes = 0;
 MPI_Comm observer_comm = MPI_COMM_NULL;
 observe::ClockFit clock_fit;
@@ -219,9 +221,10 @@ void print_progress() {
   before = std::move(report);
 }
 
-// Warns when the job starts. At its end, what was recorded would be lost.
-void warn_if_unwritable(const char* what, const std::string& path) {
-  const std::string why = path == "off" ? "" : why_unwritable(path);
+// When the job starts. Warns, because at its end what was recorded would be lost.
+void prepare_file(const char* what, const std::string& path) {
+  const std::string why = path == "off" || path.empty() ? "" : why_unwritable(path);
+  if (why.empty()) discard_file(path);
   if (!why.empty())
     log_line(LogLevel::warn, "the %s cannot be written to %s, as things are now: %s", what, path.c_str(),
              why.c_str());
@@ -265,14 +268,25 @@ void finish_statistics() {
 
 void finish_trace() {
   clock_fit.last = compare_clocks(observer_comm);
-  uint64_t start = started;
-  real.Bcast(&start, 1, MPI_UINT64_T, 0, observer_comm);
-  write_trace(observer_comm, options().trace.c_str(), clock_fit, start, provenance_of_the_job, name_of);
+  write_trace(observer_comm, options().trace.c_str(), clock_fit, start_of_trace, provenance_of_the_job,
+              name_of);
+}
+
+// If this rank dies, `fairlead run` reports what it has recorded.
+void open_own_part(uint64_t job) {
+  observe::open_part(file_of_launcher(FileOfLauncher::parts));
+  observe::KeptProcess& part = observe::own_part();
+  part.ranks = all_ranks;
+  part.job = job;
+  part.started = started;
+  part.start_of_trace = start_of_trace;
+  part.clock = clock_fit;
+  part.rank = own_rank;
 }
 
 }  // namespace
 
-void start_observing(MPI_Comm node) {
+void start_observing(MPI_Comm node, uint64_t job) {
   started = observe::now();
   PMPI_Comm_rank(MPI_COMM_WORLD, &own_rank);
   PMPI_Comm_size(MPI_COMM_WORLD, &all_ranks);
@@ -282,13 +296,18 @@ void start_observing(MPI_Comm node) {
   const bool progress = options().enabled && own_rank == 0 && options().progress_s > 0;
   if (!together && !progress) return;
   if (together) adopt(real.Comm_dup(MPI_COMM_WORLD, &observer_comm), &observer_comm);
-  if (own_rank == 0 && wanted.statistics) warn_if_unwritable("statistics", statistics_to().file);
-  if (own_rank == 0 && wanted.trace) warn_if_unwritable("trace", options().trace);
+  if (own_rank == 0 && wanted.statistics) prepare_file("statistics", statistics_to().file);
+  if (own_rank == 0 && wanted.trace) prepare_file("trace", options().trace);
   int node_rank = 0;
   PMPI_Comm_rank(node, &node_rank);
   const int first_of_node = node_rank == 0;
   if (together) real.Reduce(&first_of_node, &nodes, 1, MPI_INT, MPI_SUM, 0, observer_comm);
-  if (wanted.trace) clock_fit.first = compare_clocks(observer_comm);
+  if (wanted.trace) {
+    clock_fit.first = compare_clocks(observer_comm);
+    start_of_trace = started;
+    real.Bcast(&start_of_trace, 1, MPI_UINT64_T, 0, observer_comm);
+  }
+  if (wanted.statistics || wanted.trace) open_own_part(job);
   // A rank whose own options request no ranges, unlike rank 0's, uses "auto".
   if (wanted.ranges) observe::open_ranges(options().ranges == "off" ? "auto" : options().ranges.c_str());
   if (wanted.trace) observe::open_trace(events_of_a_trace, own_rank);
@@ -306,6 +325,7 @@ void stop_observing() {
   leave_out_failed();
   if (wanted.statistics) finish_statistics();
   if (wanted.trace) finish_trace();
+  observe::own_part().reported = true;
   free_own(&observer_comm);
 }
 

@@ -6,14 +6,16 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "mpi/abi/host_mpi.h"
 
 namespace fairlead::mpi {
 
-// Call in MPI_Init, once the log has its rank. `node`: the ranks that share memory.
-void start_observing(MPI_Comm node);
+// Call in MPI_Init, once the log has its rank. `node`: the ranks that share memory. `job`: a number of this
+// job alone.
+void start_observing(MPI_Comm node, uint64_t job);
 // Call in MPI_Finalize, when all device messages are complete.
 void stop_observing();
 

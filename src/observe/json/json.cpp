@@ -49,6 +49,12 @@ std::string json_string(const std::string& text) {
   return result + '"';
 }
 
+std::string json_array(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return "[" + text + "]";
+}
+
 std::string json_array(const std::vector<std::string>& elements) {
   std::string text = "[";
   for (const std::string& element : elements)

@@ -16,6 +16,7 @@ std::string json_string(const std::string& text);
 
 // Returns an array of elements that are JSON themselves.
 std::string json_array(const std::vector<std::string>& elements);
+std::string json_array(const std::vector<int>& numbers);
 
 class JsonObject {
  public:

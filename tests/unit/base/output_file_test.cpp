@@ -55,6 +55,20 @@ TEST_F(Output, replaces_what_was_there) {
   EXPECT_EQ(refusal("/dev/null"), "");
 }
 
+TEST_F(Output, what_a_run_before_has_left_is_discarded) {
+  std::ofstream(file("old")) << "text";
+  fs::create_symlink(file("old"), file("link"));
+  discard_file(file("link"));  // another folder may have been chosen by it
+  EXPECT_EQ(content(file("old")), "");
+  EXPECT_TRUE(fs::is_symlink(file("link")));
+  discard_file(file("old"));
+  EXPECT_FALSE(fs::exists(file("old")));
+  for (const std::string& other : {file("none"), file("link"), folder_.string(), std::string("/dev/null")})
+    discard_file(other);
+  EXPECT_FALSE(fs::exists(file("none")));
+  EXPECT_TRUE(fs::exists(folder_) && fs::exists("/dev/null"));
+}
+
 // A limit of the size of files plays a full disk.
 TEST_F(Output, of_which_a_part_fits_is_removed) {
   signal(SIGXFSZ, SIG_IGN);
