@@ -128,8 +128,9 @@ class CallRecord {
     if ((thread_ = flight::own_thread())) [[likely]]
       begin(function, arguments, __builtin_return_address(0));
     if (recorded_) [[unlikely]]
-      observe::begin_call(static_cast<int>(function),
-                          reinterpret_cast<uintptr_t>(__builtin_return_address(0)));
+      observe::begin_call(
+          static_cast<int>(function),
+          reinterpret_cast<uintptr_t>(current_site ? current_site : __builtin_return_address(0)));
   }
   ~CallRecord() {
     if (recorded_) [[unlikely]]
