@@ -25,25 +25,32 @@ bool others_may_write_in(const std::string& folder) {
   return (info.st_mode & (S_IWGRP | S_IWOTH)) != 0 || (info.st_uid != geteuid() && info.st_uid != 0);
 }
 
-// /dev/stdout and /dev/stderr may be pipes.
-bool is_own_output(const struct stat& info) {
+// The descriptor of this process's own output, or -1. /dev/stdout and /dev/stderr may be pipes, or files of
+// which the program has written a part.
+int own_output(const struct stat& info) {
   struct stat own;
   for (int number : {STDOUT_FILENO, STDERR_FILENO})
-    if (fstat(number, &own) == 0 && own.st_dev == info.st_dev && own.st_ino == info.st_ino) return true;
-  return false;
+    if (fstat(number, &own) == 0 && own.st_dev == info.st_dev && own.st_ino == info.st_ino) return number;
+  return -1;
 }
 
 // Returns "" for what may be written to, else a description of what it is.
 std::string unsuitable(const struct stat& info) {
-  if (S_ISREG(info.st_mode) || S_ISCHR(info.st_mode) || is_own_output(info)) return {};
+  if (S_ISREG(info.st_mode) || S_ISCHR(info.st_mode) || own_output(info) >= 0) return {};
   return S_ISDIR(info.st_mode) ? std::strerror(EISDIR) : "it is not a regular file";
 }
 
 // Returns the descriptor, or -1 and why not. Opening a pipe does not block.
 int open_to_write(const std::string& path, std::string* error) {
   const int follow = others_may_write_in(folder_of(path)) ? O_NOFOLLOW : 0;
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | follow, 0666);
+  int file = open(path.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | follow, 0666);
   struct stat info;
+  // What is written to it follows what is there.
+  if (file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode) && own_output(info) >= 0) {
+    close(file);
+    if ((file = fcntl(own_output(info), F_DUPFD_CLOEXEC, 0)) < 0) *error = std::strerror(errno);
+    return file;
+  }
   if (file < 0 || fstat(file, &info) != 0)
     *error = errno == ELOOP && follow ? foreign_link
              : errno == ENXIO         ? "it has no reader"
@@ -105,8 +112,11 @@ std::string why_unwritable(const std::string& path) {
 
 void discard_file(const std::string& path) {
   struct stat info;
-  if (lstat(path.c_str(), &info) != 0 || (S_ISREG(info.st_mode) && unlink(path.c_str()) == 0)) return;
-  if (stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode)) OutputFile(path).close();
+  if (!why_unwritable(path).empty() || stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) ||
+      own_output(info) >= 0)
+    return;
+  if (lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || unlink(path.c_str()) != 0)
+    OutputFile(path).close();
 }
 
 }  // namespace fairlead

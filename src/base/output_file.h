@@ -13,7 +13,7 @@ namespace fairlead {
 
 class OutputFile {
  public:
-  // Makes the file, or empties it.
+  // Makes the file, or empties it, if it is not this process's own output.
   explicit OutputFile(const std::string& path);
   ~OutputFile() { close(); }
   OutputFile(const OutputFile&) = delete;
@@ -35,8 +35,8 @@ class OutputFile {
 // nothing.
 std::string write_file(const std::string& path, std::string_view text);
 std::string why_unwritable(const std::string& path);
-// Removes a regular file, or empties it where that is refused: so that it does not stand for one that is
-// still to be written.
+// Removes a regular file that may be written, or empties it where that is refused: so that it does not stand
+// for one that is still to be written. Leaves this process's own output alone.
 void discard_file(const std::string& path);
 
 }  // namespace fairlead

@@ -2,10 +2,15 @@
 
 #include "observe/part.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/output_file.h"
@@ -46,6 +51,9 @@ class Reader {
   Part* part() {
     if (part_.rank < 0 || part_.rank >= part_.ranks || part_.ranks > most_ranks) return nullptr;
     for (auto& [thread, events] : events_) {
+      // Only now are all names known: a phase may have begun behind the piece that its events are in.
+      for (Event& event : events)
+        if (event.kind == EventKind::phase) event.what = number_of_phase(names_[event.what]);
       part_.logs.push_back({thread, std::move(events)});
       part_.logs.back().sort();
     }
@@ -98,7 +106,10 @@ class Reader {
   // Outer phases and names are noted before.
   void read(const KeptPhase& kept) {
     std::vector<std::string> path = paths_[kept.outer];
-    if (path.size() == deepest) return;
+    if (path.size() == deepest) {
+      paths_[kept.number] = std::move(path);
+      return;
+    }
     path.push_back(names_[kept.name]);
     Phase* phase = &part_.phases;
     for (const std::string& name : path) phase = phase->find_or_add(name);
@@ -116,9 +127,8 @@ class Reader {
       add(kept.events[i], kept.thread);
   }
 
-  void add(Event event, int thread) {
+  void add(const Event& event, int thread) {
     if (part_.start_of_trace == 0 || event.kind > EventKind::received || event.what < 0) return;
-    if (event.kind == EventKind::phase) event.what = number_of_phase(names_[event.what]);
     events_[thread].push_back(event);
   }
 
@@ -154,6 +164,12 @@ KeptProcess& own_part() {
 }
 
 void open_part(int file) {
+  // What a child of fork() records would be mixed with what its parent does.
+  static const int forgets = pthread_atfork(nullptr, nullptr, [] {
+    detail::recording = false;
+    detail::tracing = false;
+  });
+  (void)forgets;
   keep_in(file);
   auto* const kept = keep<KeptProcess>(Kept::process);
   kept->rank = -1;
@@ -165,16 +181,37 @@ void open_part(int file) {
   own = kept;
 }
 
-std::vector<Part> parts_in(int file, uint64_t end) {
+// The events of a job that has reported need not be read, which would take long.
+LeftParts parts_in(int file, uint64_t end) {
   std::map<int, Reader> readers;  // by process
   visit_kept(file, [&](const KeptBlock& block) {
-    readers.try_emplace(block.process, end).first->second.read(block);
+    if (static_cast<Kept>(block.kind) == Kept::process)
+      readers.try_emplace(block.process, end).first->second.read(block);
   });
-  std::vector<Part> parts;
+  LeftParts left;
+  std::set<uint64_t> reported;
+  std::map<uint64_t, uint64_t> started;  // by job
   for (auto& [process, reader] : readers)
-    if (Part* part = reader.part()) parts.push_back(std::move(*part));
-  std::ranges::stable_sort(parts, {}, [](const Part& part) { return std::pair(part.job, part.rank); });
-  return parts;
+    if (const Part* part = reader.part()) {
+      if (part->reported) reported.insert(part->job);
+      uint64_t& first = started.try_emplace(part->job, part->started).first->second;
+      first = std::min(first, part->started);
+    }
+  left.after_others = !reported.empty();
+  for (auto entry = readers.begin(); entry != readers.end();) {
+    const Part* part = entry->second.part();
+    entry = !part || reported.contains(part->job) ? readers.erase(entry) : std::next(entry);
+  }
+  if (readers.empty()) return left;
+  visit_kept(file, [&](const KeptBlock& block) {
+    const auto reader = readers.find(block.process);
+    if (reader != readers.end() && static_cast<Kept>(block.kind) != Kept::process) reader->second.read(block);
+  });
+  for (auto& [process, reader] : readers)
+    if (Part* part = reader.part()) left.parts.push_back(std::move(*part));
+  std::ranges::stable_sort(
+      left.parts, {}, [&](const Part& part) { return std::tuple(started[part.job], part.job, part.rank); });
+  return left;
 }
 
 Report joined(const std::vector<Part>& parts, uint64_t end) {

@@ -120,8 +120,13 @@ struct Part {
   Phase phases;
   std::vector<Log> logs;
 };
-// By job and rank. What had not ended ended at `end`. Phases in the logs have their numbers in this process.
-std::vector<Part> parts_in(int file, uint64_t end);
+// Of the jobs of which no rank has reported, by their starts and ranks. What had not ended ended at `end`.
+// Phases in the logs have their numbers in this process.
+struct LeftParts {
+  std::vector<Part> parts = {};
+  bool after_others = false;  // another job has reported
+};
+LeftParts parts_in(int file, uint64_t end);
 
 // Of these parts of one job.
 Report joined(const std::vector<Part>& parts, uint64_t end);

@@ -26,7 +26,7 @@ struct Writer {
   std::vector<KeptEvents*> pieces;
 
   void write(const Event& event) {
-    if (pieces.empty() || pieces.back()->used.load(std::memory_order_relaxed) == events_per_piece) {
+    if (pieces.empty() || pieces.back()->used.load(std::memory_order_relaxed) >= events_per_piece) {
       if (events_left.fetch_sub(events_per_piece, std::memory_order_relaxed) <= 0) {
         events_left.fetch_add(events_per_piece, std::memory_order_relaxed);
         own_part().dropped.fetch_add(1, std::memory_order_relaxed);
@@ -36,7 +36,8 @@ struct Writer {
       pieces.back()->thread = number_of_thread();
     }
     KeptEvents& piece = *pieces.back();
-    const uint32_t used = piece.used.load(std::memory_order_relaxed);
+    const uint32_t used =
+        std::min<uint32_t>(piece.used.load(std::memory_order_relaxed), events_per_piece - 1);
     piece.events[used] = event;
     piece.used.store(used + 1, std::memory_order_release);
   }

@@ -75,7 +75,8 @@ Fallback fallback_of(Reason reason) {
 // several messages at once take twice as long through host memory.
 bool in_turns(node::Node& node, int device, int receiver, uint64_t bytes) {
   constexpr uint64_t most = 256 << 10;
-  return bytes <= most && receiver != node.rank() && node.decision(node.rank(), device, receiver).in_turns;
+  return bytes <= most && receiver != node.rank() && node.decision(node.rank(), device, receiver).in_turns &&
+         transport::host_arena(node);
 }
 
 // If peer copies work for the pair, but not from this memory, the bytes are staged through device memory.
@@ -118,8 +119,7 @@ std::unique_ptr<RendezvousSend> RendezvousSend::open(node::Node& node, int recei
   slot.reason.store(Reason::none, std::memory_order_relaxed);
   slot.fetched.store(0, std::memory_order_relaxed);
 
-  const bool by_host = bytes == Bytes::present && in_turns(node, device, receiver, source.bytes) &&
-                       transport::host_arena(node);
+  const bool by_host = bytes == Bytes::present && in_turns(node, device, receiver, source.bytes);
   if (key && bytes == Bytes::present && source.view.contiguous() && !by_host)
     if (auto put = RendezvousPut::start(node, receiver, key, source.view.address(), source.bytes, device)) {
       slot.posted = put->index();
@@ -373,7 +373,9 @@ void RendezvousSend::leave_device() {
   stage_data();
   if (path_ != Traffic::staged) return;  // the pair has passed the probe meanwhile
   const node::PathDecision& decision = node_.decision(node_.rank(), device_, receiver_);
-  count(decision.path == Path::staged ? fallback_of(decision.reason) : Fallback::not_probed);
+  count(decision.path == Path::staged ? fallback_of(decision.reason)
+        : decision.path == Path::peer ? Fallback::in_turns
+                                      : Fallback::not_probed);
 }
 
 // Only one of the two ranks makes the next step: of a receiver that has claimed the bytes, this one waits for

@@ -49,6 +49,7 @@ size_t chunks_of(int file) {
 struct Keeper {
   std::mutex mutex;
   int file = -1;
+  struct stat identity {};
   int process = 0;
   Header* header = nullptr;
   size_t room = 0;  // chunks
@@ -60,12 +61,19 @@ Keeper& keeper() {
   return the;
 }
 
+// The program may have closed the descriptor, and another file may have its number.
+bool is_still_there(const Keeper& of) {
+  struct stat now;
+  return fstat(of.file, &now) == 0 && now.st_dev == of.identity.st_dev && now.st_ino == of.identity.st_ino &&
+         chunks_of(of.file) == of.room;
+}
+
 bool take_chunk(Keeper& of) {
   if (!of.header) return false;
   const uint64_t number = of.header->chunks.fetch_add(1);
-  void* const data =
-      number < of.room ? map(of.file, header_bytes + number * kept_chunk, kept_chunk, PROT_READ | PROT_WRITE)
-                       : nullptr;
+  void* const data = number < of.room && is_still_there(of) ? map(of.file, header_bytes + number * kept_chunk,
+                                                                  kept_chunk, PROT_READ | PROT_WRITE)
+                                                            : nullptr;
   if (!data) {
     of.header = nullptr;
     return false;
@@ -96,7 +104,7 @@ void keep_in(int file) {
   the.room = chunks_of(file);
   auto* const header =
       the.room == 0 ? nullptr : static_cast<Header*>(map(file, 0, header_bytes, PROT_READ | PROT_WRITE));
-  if (!header || header->magic != magic) return;
+  if (!header || header->magic != magic || fstat(file, &the.identity) != 0) return;
   the.file = file;
   the.process = header->processes.fetch_add(1);
   the.header = header;

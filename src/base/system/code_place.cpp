@@ -24,16 +24,17 @@
 namespace fairlead {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 std::string hexadecimal(uint64_t number) {
   char text[32];
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(number));
   return text;
 }
 
-// What the program prints, until so long. Without environment: addr2line could load libraries from there, or
+// What the program prints until then. Without environment: addr2line could load libraries from there, or
 // ask servers for debug information.
-std::string output_of(const std::vector<std::string>& words, std::chrono::seconds at_most) {
-  using Clock = std::chrono::steady_clock;
+std::string output_of(const std::vector<std::string>& words, Clock::time_point end) {
   int pipe[2];
   if (getauxval(AT_SECURE) || pipe2(pipe, O_CLOEXEC) != 0) return "";
   posix_spawn_file_actions_t actions;
@@ -50,7 +51,6 @@ std::string output_of(const std::vector<std::string>& words, std::chrono::second
   posix_spawn_file_actions_destroy(&actions);
   close(pipe[1]);
   std::string output;
-  const Clock::time_point end = Clock::now() + at_most;
   for (bool more = runs; more;) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
     pollfd ready{pipe[0], POLLIN, 0};
@@ -95,11 +95,14 @@ std::vector<std::string> texts_with_lines(const std::vector<CodePlace>& places) 
     texts.push_back(places[i].text());
     if (!places[i].file.empty()) of_files[places[i].file].push_back(i);
   }
+  constexpr std::chrono::seconds patience{10};
+  const Clock::time_point end = Clock::now() + patience;
   for (const auto& [file, indices] : of_files) {
+    if (Clock::now() > end) break;
     std::vector<std::string> words = {"addr2line", "-s", "-e", file};
     // The call is before the place to which it returns.
     for (size_t i : indices) words.push_back(hexadecimal(places[i].offset - 1));
-    std::istringstream lines(output_of(words, std::chrono::seconds(10)));
+    std::istringstream lines(output_of(words, end));
     std::string line;
     for (size_t i = 0; i < indices.size() && std::getline(lines, line); ++i) {
       line = line.substr(0, line.find(' '));

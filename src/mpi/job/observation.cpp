@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <climits>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -164,9 +165,13 @@ void compare_ranks(const observe::Tallies& mine, Report* report) {
   report->in_mpi = observe::spread_of(std::move(in_mpi));
 }
 
-// The texts of all ranks, at rank 0.
+// The texts of all ranks, at rank 0; none if they are longer than one message can be.
 std::vector<std::string> gather(const std::string& mine) {
-  int length = static_cast<int>(mine.size());
+  const uint64_t bytes = mine.size();
+  uint64_t bytes_of_all = 0;
+  real.Allreduce(&bytes, &bytes_of_all, 1, MPI_UINT64_T, MPI_SUM, observer_comm);
+  if (bytes_of_all > INT_MAX) return {};
+  int length = static_cast<int>(bytes);
   std::vector<int> lengths(static_cast<size_t>(all_ranks)), offsets(lengths.size());
   real.Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, observer_comm);
   std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
@@ -325,6 +330,8 @@ void stop_observing() {
   leave_out_failed();
   if (wanted.statistics) finish_statistics();
   if (wanted.trace) finish_trace();
+  // Rank 0 may still be writing.
+  if (wanted.statistics || wanted.trace) barrier_of_living(observer_comm);
   observe::own_part().reported = true;
   free_own(&observer_comm);
 }

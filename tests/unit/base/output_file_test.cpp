@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -112,6 +113,23 @@ TEST_F(Output, may_be_the_pipe_that_this_process_prints_to) {
   EXPECT_EQ(std::string(read_back, 4), "text");
   close(pipe_ends[0]);
   close(pipe_ends[1]);
+}
+
+TEST_F(Output, follows_what_this_process_has_printed_to_a_file) {
+  const std::string path = file("own");
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(open(path.c_str(), O_WRONLY | O_CREAT, 0666), STDOUT_FILENO);
+    const bool printed = write(STDOUT_FILENO, "before ", 7) == 7;
+    discard_file("/dev/stdout");
+    discard_file(path);
+    const bool written = write_file("/dev/stdout", "report ").empty();
+    _exit(printed && written && write(STDOUT_FILENO, "behind", 6) == 6 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(content(path), "before report behind");
 }
 
 TEST_F(Output, says_what_is_wrong) {
