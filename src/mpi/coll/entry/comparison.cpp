@@ -219,7 +219,7 @@ class Comparison {
   void receive_reports() {
     int here = 1;
     while (received_ < size_ && here) {
-      MPI_Status status;
+      MPI_Status status{};
       if (real.Iprobe(MPI_ANY_SOURCE, tag_, *comm_, &here, &status) != MPI_SUCCESS || !here) break;
       std::string& report = reports_[static_cast<size_t>(status.MPI_SOURCE)];
       report.resize(static_cast<size_t>(byte_count(status)));
