@@ -222,6 +222,7 @@ Report joined(const std::vector<Part>& parts, uint64_t end) {
   // The values of the ranks, whose numbers may have gaps.
   auto spread = [&](auto value_of) {
     std::vector<uint64_t> of_ranks;
+    of_ranks.reserve(parts.size());
     for (const Part& part : parts) of_ranks.push_back(value_of(part));
     Spread found = spread_of(std::move(of_ranks));
     found.least_rank = parts[static_cast<size_t>(found.least_rank)].rank;

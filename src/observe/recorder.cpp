@@ -152,7 +152,7 @@ OldestCall oldest_call() {
 }
 
 void add(const Key& key, uint64_t bytes, uint64_t nanoseconds) {
-  auto& slot = mine().messages[static_cast<size_t>(key.function * paths + static_cast<int>(key.path))];
+  auto& slot = mine().messages[static_cast<size_t>(key.function) * paths + static_cast<size_t>(key.path)];
   KeptMessages* cell = slot.load(std::memory_order_relaxed);
   if (!cell) {
     cell = keep<KeptMessages>(Kept::messages);

@@ -72,7 +72,12 @@ void append_share(std::string* text, const Report& report) {
 }
 
 std::span<const CallsFromSite> sites_of(const Report& report, int function) {
-  return std::ranges::equal_range(report.sites, function, {}, &CallsFromSite::function);
+  const auto& all = report.sites;
+  const auto begin = std::partition_point(
+      all.begin(), all.end(), [function](const CallsFromSite& site) { return site.function < function; });
+  const auto end = std::partition_point(
+      begin, all.end(), [function](const CallsFromSite& site) { return site.function == function; });
+  return {all.data() + (begin - all.begin()), static_cast<size_t>(end - begin)};
 }
 
 // The first ones of a function.

@@ -106,7 +106,7 @@ std::vector<uint64_t> sum(const std::vector<uint64_t>& mine) {
 std::vector<Key> all_keys(const observe::Tallies& mine) {
   std::vector<int> here(functions * ways), anywhere(here.size());
   for (const auto& [key, tally] : mine)
-    here[static_cast<size_t>(key.function * ways + static_cast<int>(key.path))] = 1;
+    here[static_cast<size_t>(key.function) * ways + static_cast<size_t>(key.path)] = 1;
   real.Allreduce(here.data(), anywhere.data(), functions * ways, MPI_INT, MPI_MAX, observer_comm);
   std::vector<Key> keys;
   for (int i = 0; i < functions * ways; ++i)

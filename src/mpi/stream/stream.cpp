@@ -89,6 +89,7 @@ void prepare_progress(int device) {
   if (!engine().spans_nodes()) return;
   constexpr int long_buffers = 4;
   std::vector<device::PinnedBuffer> buffers;
+  buffers.reserve(long_buffers);
   for (int i = 0; i < long_buffers; ++i) buffers.emplace_back(network::chunk_bytes());
 }
 
@@ -328,7 +329,7 @@ std::shared_ptr<Enqueued> GpuStream::next_reached() {
   for (size_t i = 0; i < sequences_.size();) {
     Sequence& sequence = sequences_[i];
     const bool graph_ended = sequence.graph_ended && *sequence.graph_ended;
-    const auto operation = sequence.operations[sequence.next];
+    auto operation = sequence.operations[sequence.next];
     if (operation->under_way || load(operation->reached) == 0) {
       if (graph_ended && is_over(sequence))
         forget(i);
