@@ -240,7 +240,8 @@ bool is_whole(const std::string& file) {
   return end == "}\n";
 }
 
-// Says where what was recorded is; false if a file should be here and is not, or was joined, with these words.
+// Says where what was recorded is; false if a file should be here and is not, or was joined, with these
+// words.
 bool tell_files(const RunArguments& arguments, const std::string& joined) {
   bool all = joined.empty() || (arguments.stats_file.empty() && arguments.trace.empty());
   auto tell = [&](const std::string& file, const char* what, const std::string& more) {
