@@ -43,19 +43,21 @@ std::string unsuitable(const struct stat& info) {
 // Returns the descriptor, or -1 and why not. Opening a pipe does not block.
 int open_to_write(const std::string& path, std::string* error) {
   const int follow = others_may_write_in(folder_of(path)) ? O_NOFOLLOW : 0;
-  int file = open(path.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | follow, 0666);
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | follow, 0666);
   struct stat info;
   // What is written to it follows what is there.
-  if (file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode) && own_output(info) >= 0) {
+  const bool is_regular = file >= 0 && fstat(file, &info) == 0 && S_ISREG(info.st_mode);
+  if (const int own = is_regular ? own_output(info) : -1; own >= 0) {
     close(file);
-    if ((file = fcntl(own_output(info), F_DUPFD_CLOEXEC, 0)) < 0) *error = std::strerror(errno);
-    return file;
+    const int shared = fcntl(own, F_DUPFD_CLOEXEC, 0);
+    if (shared < 0) *error = std::strerror(errno);
+    return shared;
   }
   if (file < 0 || fstat(file, &info) != 0)
     *error = errno == ELOOP && follow ? foreign_link
              : errno == ENXIO         ? "it has no reader"
                                       : std::strerror(errno);
-  else if (*error = unsuitable(info); error->empty() && S_ISREG(info.st_mode) && ftruncate(file, 0) != 0)
+  else if (*error = unsuitable(info); error->empty() && is_regular && ftruncate(file, 0) != 0)
     *error = std::strerror(errno);
   if (error->empty()) {
     fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);

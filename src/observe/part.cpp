@@ -216,7 +216,6 @@ LeftParts parts_in(int file, uint64_t end) {
 
 Report joined(const std::vector<Part>& parts, uint64_t end) {
   Report report;
-  std::vector<uint64_t> in_mpi;
   std::vector<std::string> phases;
   Sites sites;
   // The values of the ranks, whose numbers may have gaps.
