@@ -154,6 +154,16 @@ FAIRLEAD_STREAM_FUNCTION(MPIX_Sendrecv_enqueue,
 /* Starts a persistent request, of any communicator, in the order of the stream of `comm`; MPIX_Wait_enqueue()
  * makes the stream wait for it and keeps the request. */
 FAIRLEAD_STREAM_FUNCTION(MPIX_Start_enqueue, (MPI_Request * request, MPI_Comm comm), (request, comm))
+/* The stream of `comm` marks partitions of a send as ready, and waits for a partition of a receive. The
+ * request was started by MPIX_Start_enqueue(), and all partitions of a send are marked before its
+ * MPIX_Wait_enqueue(). Inside a node such rounds run in the streams alone, from the second or third one on. */
+FAIRLEAD_STREAM_FUNCTION(MPIX_Pready_enqueue, (int partition, MPI_Request request, MPI_Comm comm),
+                         (partition, request, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Pready_range_enqueue,
+                         (int partition_low, int partition_high, MPI_Request request, MPI_Comm comm),
+                         (partition_low, partition_high, request, comm))
+FAIRLEAD_STREAM_FUNCTION(MPIX_Parrived_enqueue, (MPI_Request request, int partition, MPI_Comm comm),
+                         (request, partition, comm))
 /* For MPI_Pready and MPI_Parrived from kernels (fairlead/partitioned.h): makes what is passed to the kernels,
  * for a request of MPI_Psend_init() or MPI_Precv_init() that is not active and whose buffer is in device
  * memory. The MPI must give MPI_THREAD_MULTIPLE. Freed when no kernel uses it any more and the request is not

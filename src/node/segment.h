@@ -181,6 +181,8 @@ struct alignas(cache_line) RankBlock {
   std::atomic<uint32_t> polls;
   // The words of posted buffers, in the memory of the node; 0: there are none yet.
   std::atomic<uint64_t> posted_words_offset;
+  // The channels of partitioned messages to this rank (src/p2p/partition_channel.h); 0: there are none yet.
+  std::atomic<uint64_t> channels_offset;
   // Which message each posted buffer is for: 0 for none, with the lowest bit set once its sender has claimed
   // it.
   alignas(cache_line) std::atomic<uint64_t> posted_for[posted_sets][posted_per_set];

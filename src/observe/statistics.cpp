@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* names[] = {"peer copies",
                                  "peer copies by the sender",
+                                 "peer copies in streams",
                                  "staged in device memory",
                                  "staged in host memory",
                                  "pipelined between nodes",

@@ -70,12 +70,8 @@ Fallback fallback_of(Reason reason) {
   return Fallback::not_exportable;
 }
 
-// Where the two ranks take turns on one GPU, copies inside it wait for them, but those to and from host
-// memory do not. On an H200, 64 KiB take 21 us through host memory, and 150 us by one copy; from 512 KiB on,
-// several messages at once take twice as long through host memory.
 bool in_turns(node::Node& node, int device, int receiver, uint64_t bytes) {
-  constexpr uint64_t most = 256 << 10;
-  return bytes <= most && receiver != node.rank() && node.decision(node.rank(), device, receiver).in_turns &&
+  return bytes <= transport::longest_in_turns && receiver != node.rank() && node.decision(node.rank(), device, receiver).in_turns &&
          transport::host_arena(node);
 }
 

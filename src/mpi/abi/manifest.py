@@ -45,7 +45,8 @@ FAILURE_FUNCTIONS = ("Comm_agree", "Comm_shrink")
 STREAM_FUNCTIONS = (
     "Stream_create", "Stream_free", "Stream_comm_create", "Stream_comm_create_multiplex", "Comm_get_stream",
     "Stream_progress", "Request_is_complete", "Start_progress_thread", "Stop_progress_thread",
-    "Info_set_hex", "Prequest_create", "Prequest_free",
+    "Info_set_hex", "Prequest_create", "Prequest_free", "Pready_enqueue",
+    "Pready_range_enqueue", "Parrived_enqueue",
     *(f"{name}_enqueue_c" for name in ("Send", "Recv", "Isend", "Irecv", "Allreduce")),
     *(f"{name}_enqueue" for name in (
         "Send", "Recv", "Isend", "Irecv", "Wait", "Waitall", "Sendrecv", "Start", "Barrier", "Bcast", "Reduce", "Allreduce",

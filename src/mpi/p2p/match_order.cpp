@@ -12,6 +12,7 @@
 
 #include "base/log.h"
 #include "base/mix.h"
+#include "mpi/abi/mutex.h"
 #include "mpi/core/communicator.h"
 
 namespace fairlead::mpi {
@@ -47,21 +48,26 @@ struct MessageCounts {
 namespace {
 
 // `peer` is a rank in MPI_COMM_WORLD. Returns 0 where no message can be counted.
-enum class Direction { to_peer, from_peer };
+uint64_t key_of(MPI_Comm comm, int tag, Direction direction, int peer,
+                std::shared_ptr<MessageCounts>** counts) {
+  const node::Node* const node = engine().node();
+  if (peer < 0 || !node || node->node_rank_of_world(peer) < 0) return 0;
+  const uint64_t name = name_of(comm, counts);
+  if (name == 0) return 0;
+  int from = peer, to = node->world_rank(node->rank());
+  if (direction == Direction::to_peer) std::swap(from, to);
+  const auto ranks = static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to);
+  return mixed(mixed(name, ranks), static_cast<uint32_t>(tag)) | 1;
+}
+
 template <class Sequence>
 uint64_t find_sequence(std::unordered_map<uint64_t, Sequence> MessageCounts::*side, MPI_Comm comm, int tag,
                        Direction direction, int peer, std::shared_ptr<Sequence>* sequence) {
   detail::note_thread();
   if (!counts_here || has_threads) return 0;
-  const node::Node* const node = engine().node();
-  if (peer < 0 || !node || node->node_rank_of_world(peer) < 0) return 0;
   std::shared_ptr<MessageCounts>* counts = nullptr;
-  const uint64_t name = name_of(comm, &counts);
-  if (name == 0) return 0;
-  int from = peer, to = node->world_rank(node->rank());
-  if (direction == Direction::to_peer) std::swap(from, to);
-  const auto ranks = static_cast<uint64_t>(from) << 32 | static_cast<uint32_t>(to);
-  const uint64_t key = mixed(mixed(name, ranks), static_cast<uint32_t>(tag)) | 1;
+  const uint64_t key = key_of(comm, tag, direction, peer, &counts);
+  if (key == 0) return 0;
   if (!*counts) *counts = std::make_shared<MessageCounts>();
   auto& known = (**counts).*side;
   auto found = known.find(key);
@@ -141,6 +147,19 @@ CountedReceive::~CountedReceive() {
 bool is_still_counted(int source, int tag, MPI_Comm comm) {
   return !has_threads && !detail::wildcard_marks.has(std::hash<MPI_Comm>()(comm)) &&
          !detail::received_marks.has(HashOfKey()({comm, source, tag}));
+}
+
+p2p::MessageKey count_partitioned(Direction direction, int peer, int tag, MPI_Comm comm) {
+  struct Counts {
+    Mutex mutex;
+    std::unordered_map<uint64_t, uint64_t> of[2];
+  };
+  static auto& counts = *new Counts;
+  std::lock_guard lock(counts.mutex);
+  std::shared_ptr<MessageCounts>* unused = nullptr;
+  const uint64_t key = key_of(comm, tag, direction, rank_in_world(comm, peer), &unused);
+  if (key == 0) return {};
+  return {key, ++counts.of[direction == Direction::to_peer][key]};
 }
 
 size_t counted_sequences() {

@@ -116,6 +116,12 @@ class CountedReceive {
 };
 bool is_still_counted(int source, int tag, MPI_Comm comm);
 
+// Partitioned messages have an order of their own: requests match once, in the order of the calls that
+// initialise them (MPI 5.0, 4.2.1), which name their source and tag. Call it once for each, whoever moves it.
+// No key: the peer is not on this node, or the communicator has no name. Thread-safe.
+enum class Direction { to_peer, from_peer };
+p2p::MessageKey count_partitioned(Direction direction, int peer, int tag, MPI_Comm comm);
+
 // The counts of all communicators.
 size_t counted_sequences();
 

@@ -15,7 +15,6 @@
 #include "mpi/core/record.h"
 #include "mpi/core/requests/request.h"
 #include "mpi/p2p/kept_type.h"
-#include "mpi/p2p/partitioned.h"
 #include "mpi/p2p/receive_operation.h"
 #include "mpi/p2p/send_operation.h"
 #include "mpi/stream/streams.h"
@@ -226,9 +225,7 @@ FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm))
     *started = persistent;
     return MPI_Start(started);
   };
-  if (const auto mine = stream_communicator(comm))
-    if (clear_arrivals(*request, mine->stream->stream()) != fairlead::device::Error::none)
-      return raise_error(comm, MPI_ERR_OTHER, "the start");
+  if (const auto started = start_partitioned(*request, comm)) return *started;
   return enqueue(comm, EnqueuedWork{start, nullptr, true}, request);
 }
 #include "mpi/stream/generated/enqueued_collectives.inc"

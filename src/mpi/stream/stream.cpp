@@ -140,6 +140,8 @@ GpuStream::~GpuStream() {
   if (stream_) device::BlockingDriverCalls::of_what_is_gone()->destroy_stream(stream_);
   // A later write of the stream's would mark operations of the word's next owner.
   if (reached_ && load(reached_) == enqueued_) give_back(device_, reached_);
+  if (waits_until_) device::BlockingDriverCalls::allow();
+  if (waits_in_graphs_) device::BlockingDriverCalls::remove_graph_wait();
   for (const Sequence& sequence : sequences_)
     for (size_t i = 0; i < sequence.operations.size(); ++i) progress_thread().end_enqueued(true);
 }
@@ -273,6 +275,50 @@ Error GpuStream::submit(const std::function<Error(device::Stream, bool captured)
   return error == Error::none ? work(stream_, capture.state == device::Capture::State::active) : error;
 }
 
+Error GpuStream::run_alone(const Alone& work, std::function<bool()>* ended) {
+  std::lock_guard enqueuing(enqueuing_);
+  device::Capture capture;
+  Error error = device::runtime()->capture_of(stream_, &capture);
+  if (error != Error::none) return error;
+  const bool captured = capture.state == device::Capture::State::active;
+  if (ended) *ended = [] { return false; };
+  exclude_blocking_calls(captured);
+  std::vector<device::WordAccess> first = work.before, last = work.after;
+  if (!captured) {
+    (work.copy ? last : first).push_back({false, reached_, ++enqueued_});
+    if (ended)
+      *ended = [self = shared_from_this(), number = enqueued_] {
+        return static_cast<int32_t>(load(self->reached_) - number) >= 0;
+      };
+  }
+  device::PromptRuntime* const gpu = device::runtime();
+  if (!first.empty()) error = gpu->access_words(stream_, first.data(), first.size());
+  if (error == Error::none && work.copy)
+    error = gpu->copy(work.copy->to, work.copy->from, work.copy->bytes, stream_);
+  if (error == Error::none && !last.empty()) error = gpu->access_words(stream_, last.data(), last.size());
+  if (error != Error::none)
+    log_line(LogLevel::error, "an operation cannot be enqueued: %s %s", device::to_string(error),
+             device::runtime()->error_text());
+  return error;
+}
+
+// Driver calls that wait for all streams are excluded from before it is enqueued until it has been passed.
+void GpuStream::exclude_blocking_calls(bool captured) {
+  std::lock_guard lock(mutex_);
+  if (captured) {
+    if (!std::exchange(waits_in_graphs_, true)) device::BlockingDriverCalls::add_graph_wait();
+    return;
+  }
+  if (!waits_until_) device::BlockingDriverCalls::exclude();
+  waits_until_ = enqueued_ + 1;
+}
+
+void GpuStream::allow_blocking_calls() {
+  if (!waits_until_ || static_cast<int32_t>(load(reached_) - *waits_until_) < 0) return;
+  waits_until_.reset();
+  device::BlockingDriverCalls::allow();
+}
+
 // Not before messages that have not started yet. A graph may have been launched, and its messages start when
 // the stream has come to them.
 bool GpuStream::may_start_early() {
@@ -378,6 +424,10 @@ void GpuStream::end(Enqueued& operation, int error) {
 
 bool GpuStream::advance() {
   bool happened = false;
+  {
+    std::lock_guard lock(mutex_);
+    allow_blocking_calls();
+  }
   for (;;) {
     std::shared_ptr<Enqueued> operation;
     {

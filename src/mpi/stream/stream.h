@@ -19,6 +19,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,7 +84,7 @@ struct Enqueued {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-class GpuStream {
+class GpuStream : public std::enable_shared_from_this<GpuStream> {
  public:
   // `native`: a cudaStream_t or hipStream_t. Null, and an explanation, if its device cannot wait for words.
   static std::unique_ptr<GpuStream> make(void* native, std::string* why_not);
@@ -100,6 +101,15 @@ class GpuStream {
   device::Error wait(const Operations& operations);
   // Submits work that is no operation of the CPU, in the order of the calls that enqueue.
   device::Error submit(const std::function<device::Error(device::Stream, bool captured)>& work);
+  // Work that needs no CPU, and may wait for peers: the words, the copy, the words, in their order.
+  struct Alone {
+    std::vector<device::WordAccess> before = {};
+    std::optional<device::CopyItem> copy = {};
+    std::vector<device::WordAccess> after = {};
+  };
+  // `ended`, unless it is null, gets a function that tells whether the stream has passed the work: never, if
+  // that is in a graph. Any thread may call it.
+  device::Error run_alone(const Alone& work, std::function<bool()>* ended);
   // Stores the status in the program's variable as soon as there is one.
   void store_status(Enqueued& operation, MPI_Status* status);
 
@@ -132,6 +142,8 @@ class GpuStream {
   void end_without_start(Enqueued& operation);
   std::vector<device::WordAccess> waits_for(const Operations& operations);
   bool may_start_early();
+  void exclude_blocking_calls(bool captured);
+  void allow_blocking_calls();
   static bool is_over(const Sequence& sequence);
   void forget(size_t sequence);
   std::shared_ptr<Enqueued> next_reached();
@@ -149,6 +161,10 @@ class GpuStream {
   Mutex enqueuing_;
   uint32_t enqueued_ = 0;  // what the stream has written to `reached_` last when it has come to its end
   Mutex mutex_;            // guards all that follows
+  // The stream may wait for peers, which may wait for this process, until it writes this number; or whenever
+  // a graph is launched.
+  std::optional<uint32_t> waits_until_;
+  bool waits_in_graphs_ = false;
   std::deque<std::shared_ptr<Enqueued>> waiting_;  // in the order of their calls
   int messages_waiting_ = 0;                       // in `waiting_`, or being started
   std::vector<Sequence> sequences_;

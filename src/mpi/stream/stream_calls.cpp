@@ -14,11 +14,13 @@
 #include "device/runtime.h"
 #include "mpi/abi/host_support.h"
 #include "mpi/abi/mutex.h"
+#include "mpi/coll/communicator_state.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/operation.h"
 #include "mpi/stream/streams.h"
+#include "p2p/partition_channel.h"
 
 namespace fairlead::mpi {
 namespace {
@@ -128,6 +130,11 @@ int create_communicator(MPI_Comm comm, int count, const StreamHandle* streams, M
   const std::shared_ptr<GpuStream> stream = count == 1 ? stream_of(streams[0]) : nullptr;
   const std::string why_not = stream ? why_no_progress_thread() : "";
   int mine = !why_not.empty() ? 0 : stream ? 2 : 1, least = 0;
+  node::Node* const node = stream ? engine().node() : nullptr;
+  if (node) {
+    std::lock_guard lock(engine().mutex());
+    p2p::open_channels(*node);
+  }
   // Collective, so that all ranks return the same.
   if (int error = MPI_Comm_dup(comm, made); error != MPI_SUCCESS) return error;
   // Between two groups each gets the other's result, so the second time gives that of both.
@@ -138,6 +145,11 @@ int create_communicator(MPI_Comm comm, int count, const StreamHandle* streams, M
   if (least == 0) {
     MPI_Comm_free(made);
     return refuse(name, why_not.empty() ? "another rank cannot make progress for streams" : why_not, comm);
+  }
+  if (node) {
+    const std::vector<int> node_ranks = communicator_state_of(*made)->node_ranks();
+    std::lock_guard lock(engine().mutex());
+    p2p::open_channels_to(*node, node_ranks, stream->device());
   }
   if (stream)
     set_stream(*made, stream, streams[0], least == 2 ? StreamCollective::make(*made, stream) : nullptr);

@@ -33,6 +33,7 @@ struct EnqueuedRequest {
   std::shared_ptr<GpuStream> stream;
   std::shared_ptr<Enqueued> operation;
   bool persistent = false;
+  std::function<int(MPI_Status*)> wait = nullptr;  // in place of the operation
 };
 
 struct Registry {
@@ -121,7 +122,7 @@ int end_enqueued_on(MPI_Comm comm) {
     mine->stream->abandon(mine->stream->is_idle() &&
                           device::runtime()->query_device(mine->stream->device()) == device::Error::none);
   if (collective) leave(*collective, *mine->stream, comm);
-  const int error = mine->errors->code.exchange(MPI_SUCCESS);
+  const int error = take_error(*mine);
   return error == MPI_SUCCESS ? error : raise_error(comm, error, "an operation that was enqueued earlier");
 }
 
@@ -222,7 +223,7 @@ static int enqueue_on(const StreamCommunicator& mine, Handle handle,
                       int (*raise)(Handle, int, const std::string&), GpuStream::Waits waits,
                       GpuStream::Operations operations, PartOfCall part = PartOfCall::first) {
   if (part == PartOfCall::first) {
-    const int error = mine.errors->code.exchange(MPI_SUCCESS);
+    const int error = take_error(mine);
     if (error != MPI_SUCCESS) return raise(handle, error, "an operation that was enqueued earlier");
   }
   // Loading a kernel waits for all streams, one of which the program may hold until this call has returned.
@@ -281,6 +282,11 @@ int enqueue(MPI_Comm comm, EnqueuedWork work, MPI_Request* request) {
   return MPI_SUCCESS;
 }
 
+void wait_for_request_by(MPI_Request request, MPI_Comm comm, std::function<int(MPI_Status*)> wait) {
+  std::lock_guard lock(registry.mutex);
+  registry.requests[request] = {comm, nullptr, nullptr, true, std::move(wait)};
+}
+
 int enqueue_on_window(MPI_Win win, bool waits, StartOperation start) {
   std::shared_ptr<StreamCommunicator> mine;
   {
@@ -300,7 +306,7 @@ std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(call.comm);
   const std::shared_ptr<StreamCollective> collective = mine ? mine->collective : nullptr;
   if (!collective || !intercepting()) return std::nullopt;
-  const int earlier = mine->errors->code.exchange(MPI_SUCCESS);
+  const int earlier = take_error(*mine);
   if (earlier != MPI_SUCCESS)
     return raise_error(call.comm, earlier, "an operation that was enqueued earlier");
   return collective->enqueue(call, [&](std::vector<EnqueuedWork> works) {
@@ -349,6 +355,11 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
       continue;
     }
     EnqueuedRequest& one = found.mapped();
+    if (one.wait) {
+      wait();
+      note(one.wait(status));
+      continue;
+    }
     if (status != MPI_STATUS_IGNORE) one.stream->store_status(*one.operation, status);
     if (!one.persistent) give_back_handle(&requests[i]);
     if (!handed.empty() && handed.front().stream != one.stream) wait();

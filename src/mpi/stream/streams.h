@@ -46,6 +46,15 @@ int enqueue_on_window(MPI_Win win, bool waits, StartOperation start);
 // Enqueues the collective if it can run in the stream. Otherwise returns nullopt; the caller then uses
 // enqueue().
 std::optional<int> enqueue_in_stream(const CollectiveCall& call);
+// Starts a partitioned request, if the stream of the communicator can run its round alone. Otherwise returns
+// nullopt; the caller then uses enqueue().
+std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm);
+// wait_enqueued() calls the function for this persistent request.
+void wait_for_request_by(MPI_Request request, MPI_Comm comm, std::function<int(MPI_Status*)> wait);
+// The first error of the operations of a communicator since the last call that has returned one.
+inline int take_error(const StreamCommunicator& communicator) {
+  return communicator.errors->code.exchange(MPI_SUCCESS);
+}
 // `status(i)`: where the program wants that of requests[i].
 int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Status*(int)>& status);
 

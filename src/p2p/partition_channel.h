@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A partitioned message whose sender writes the partitions to the receiver's buffer: GPU streams or CPUs of
+// the two ranks signal each other by words in memory of the node, and nothing is matched again. The receiver
+// offers its buffer under the key of the message (src/mpi/p2p/match_order.h); the sender looks for the offer
+// when it starts a round, and joins it.
+//
+// Rounds before that travel through the host MPI. `rounds` says which: the receiver stores the number of each
+// round that it starts so, and the sender, when it joins, that of the first one that does not, which neither
+// has started. Both change it by compare-and-swap, so they agree, and neither waits for the other. A sender
+// that has no such memory, or no key, never joins, and the receiver need not know why.
+//
+// In each further round:
+//
+//   receiver: `open` = 1      the buffer may be written
+//   sender:   `open` = 0      when it has seen that, and before it writes
+//             `arrived[p]` = 1, or 2: the partition could not be read
+//   receiver: `arrived[p]` = 0    when it has seen all
+//
+// Each word changes between the same values in every round, so a graph may replay what a stream does with
+// them.
+//
+// Belongs to one thread at a time (the engine's lock).
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "node/node.h"
+#include "p2p/posted_buffer.h"
+
+namespace fairlead::p2p {
+
+constexpr int channels_per_rank = 64, channel_partitions = 128;
+
+// In memory of the receiver's.
+struct alignas(cache_line) PartitionChannel {
+  static constexpr uint64_t joined = 1;  // in `rounds`, whose other bits are the number of a round
+  std::atomic<uint64_t> rounds;
+  node::RemoteMemory memory;
+  uint64_t partition_bytes;
+  int32_t partitions, device;
+  alignas(cache_line) uint32_t open;
+  alignas(cache_line) uint32_t arrived[channel_partitions];
+};
+
+// Values of `arrived`.
+constexpr uint32_t partition_arrived = 1, partition_failed = 2;
+
+struct PartitionShape {
+  int partitions;
+  uint64_t partition_bytes;  // without gaps
+};
+
+// Does what may not be possible any more when streams wait: makes and page-locks this rank's memory for
+// channels; and, when others have done that, theirs, and finds out where this device may write.
+void open_channels(node::Node& node);
+void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
+
+// The receiver's side.
+class PartitionOffer {
+ public:
+  // Null if the sender, a node rank, cannot map the memory, or if no more buffers can be offered. `rounds`:
+  // that have started.
+  static std::unique_ptr<PartitionOffer> post(node::Node& node, int sender, const MessageKey& key,
+                                              const device::Allocation& allocation, void* address,
+                                              const PartitionShape& shape, uint64_t rounds);
+  ~PartitionOffer();
+  PartitionOffer(const PartitionOffer&) = delete;
+  PartitionOffer& operator=(const PartitionOffer&) = delete;
+
+  // Rounds count from 1. Is this one known not to travel through the host MPI?
+  bool is_direct(uint64_t round) const {
+    const uint64_t seen = channel_.rounds.load(std::memory_order_acquire);
+    return seen & PartitionChannel::joined && round >= seen >> 1;
+  }
+  // False: this one, which starts now, travels through the host MPI.
+  bool begin_round(uint64_t round);
+  uint32_t* open() { return &channel_.open; }
+  uint32_t* arrived(int partition) { return &channel_.arrived[partition]; }
+  // A stream uses the words until the function, which any thread may call, returns true.
+  void use_until(std::function<bool()> ended) { ended_ = std::move(ended); }
+
+ private:
+  PartitionOffer(std::atomic<uint64_t>& name, PartitionChannel& channel, int index)
+      : name_(name), channel_(channel), index_(index) {}
+  std::atomic<uint64_t>& name_;
+  PartitionChannel& channel_;
+  const int index_;
+  std::function<bool()> ended_;
+};
+
+// The sender's side.
+class PartitionLink {
+ public:
+  // Null if the receiver, a node rank, does not offer a buffer of this shape now, or `device` cannot reach
+  // it. `rounds`: that have started.
+  static std::unique_ptr<PartitionLink> join(node::Node& node, int receiver, const MessageKey& key,
+                                             const PartitionShape& shape, int device, uint64_t rounds);
+  // Of the first round that does not travel through the host MPI.
+  uint64_t first_round() const { return first_round_; }
+  char* at(int partition) const {
+    return static_cast<char*>(mapped_.address()) + partition_bytes_ * static_cast<uint64_t>(partition);
+  }
+  uint32_t* open() { return &channel_->open; }
+  uint32_t* arrived(int partition) { return &channel_->arrived[partition]; }
+
+ private:
+  PartitionLink() = default;
+  PartitionChannel* channel_ = nullptr;
+  device::MappedMemory mapped_;
+  uint64_t partition_bytes_ = 0, first_round_ = 0;
+};
+
+}  // namespace fairlead::p2p
