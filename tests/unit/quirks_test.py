@@ -22,13 +22,12 @@ What host MPIs do wrong, or otherwise than others, where Fairlead works around i
 No workaround asks for the version of the host MPI: each is right with every MPI.
 [Limits](../use/limits.md#faults-of-host-mpis) has the faults that programs meet with Fairlead, too.
 
-- *MPIs*: with the releases in which it was seen.
-- *Until*: the last releases that have it, with which the workaround may go; empty if nothing is known.
-- *Where*: the files of `src` that have the workaround.
+- *MPIs*: with the releases in which it was seen; *until*: the last that have it, with which the workaround may go.
+- `git grep QUIRK src` finds the workaround.
 """
 COLUMNS = """
-| Quirk | MPIs | Until | What | Where |
-|---|---|---|---|---|
+| Quirk | MPIs | What |
+|---|---|---|
 """
 
 
@@ -50,7 +49,8 @@ def main():
             name, mpis, until, what = (cell.strip() for cell in line.split("|"))
             if name not in where:
                 mistakes.append(f"{QUIRKS}: no comment in src says: quirk {name}")
-            text += f"| `{name}` | {mpis} | {until} | {what} | {', '.join(where.pop(name, []))} |\n"
+            where.pop(name, None)
+            text += f"| `{name}` | {mpis}{until and ', until ' + until} | {what} |\n"
     mistakes += [f"{QUIRKS}: no row, or two, for the quirk {name} of {', '.join(files)}" for name, files in where.items()]
     if sys.argv[1:] == ["--write"]:
         PAGE.write_text(text)
