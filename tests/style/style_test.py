@@ -26,7 +26,7 @@ NOT_ENGLISH = "inout,improbe,befores,fro,ue,renderd"
 # A folder has at most 25 files, a file at most 600 lines. These have more; their numbers may only fall.
 FILES_IN_A_FOLDER, LINES_IN_A_FILE = 25, 600
 LONG_FILES = {
-    "src/mpi/abi/generate.py": 709,
+    "src/mpi/abi/generate.py": 706,
     "src/mpi/p2p/receive_operation.cpp": 604,
     "tests/hardware/device_streams_test.cpp": 762,
     "tests/ranks/tools/sim_nccl.cpp": 629,

@@ -129,11 +129,10 @@ nlohmann::ordered_json as_json(const Report& report) {
 }
 
 std::string as_markdown(const std::vector<Area>& areas) {
-  std::string text = "| Check | What it looks at | Applies to | What to do |\n| --- | --- | --- | --- |\n";
+  std::string text = "| Check | What it looks at | What to do |\n| --- | --- | --- |\n";
   for (const Area& area : areas)
     for (const Check& check : area.checks)
-      text += fmt::format("| `{}` | {} | {} | {} |\n", check.key, check.what,
-                          *check.when ? check.when : "always", check.remedy);
+      text += fmt::format("| `{}` | {} | {} |\n", check.key, check.what, check.remedy);
   return text;
 }
 

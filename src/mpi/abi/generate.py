@@ -630,21 +630,17 @@ Every C function of MPI 4.1 that takes a message buffer, starts or completes an 
 | C | {c} |
 | C, large-count (`_c`) | {large} |
 
-Fortran: {fortran} of the {total} functions do the same in `mpif.h`, `mpi` and `mpi_f08` as in C ([how](../use/fortran.md)); *host* marks those that are left to the host MPI.
+Large-count forms, and the functions in `mpif.h`, `mpi` and `mpi_f08` ([how](../use/fortran.md)), do the same as the C function, if nothing else is said.
 
 A number behind a function is the version of MPI that introduced it, if it is newer than 3.0.
-Fairlead also exports functions that the host MPI lacks; they return `MPI_ERR_OTHER` with a line in the log, so test for them by `MPI_Get_version()`, not by `dlsym()`.
 
 Fairlead also exports
 
+- functions that the host MPI lacks; they return `MPI_ERR_OTHER` with a line in the log, so test for them by `MPI_Get_version()`, not by `dlsym()`;
 - the functions by which programs ask whether MPI takes device memory: {queries} ([answers](../use/programs.md#functions));
 - those functions of ULFM that wait for other processes, {failures}; all others of ULFM are passed on ([failed processes](../design/host-mpi.md#failed-processes));
 - with Open MPI, the persistent collectives under the names of its extension `pcollreq`, such as `MPIX_Allreduce_init`; Open MPI 4.1 has no others;
 - functions on [GPU streams](../use/streams.md#functions)."""
-
-COVERAGE_COLUMNS = """
-| Device buffers | `_c` form | Fortran | Functions |
-|---|---|---|---|"""
 
 
 def coverage(rows):
@@ -653,17 +649,18 @@ def coverage(rows):
 
     text = [COVERAGE.format(c=tally([row.action for row in rows]),
                             large=tally([row.large_action for row in rows if row.large_action != "-"]),
-                            fortran=sum(row.fortran == "handled" for row in rows), total=len(rows),
                             queries=", ".join(f"`MPIX_{name}`" for name in GPU_QUERIES),
                             failures=", ".join(f"`MPIX_{name}`" for name in FAILURE_FUNCTIONS))]
     chapters = {}
     for row in rows:
-        words = ACTIONS[row.action] + (f" ({row.note})" if row.note else "")
-        alike = chapters.setdefault(row.chapter, {}).setdefault((words, ACTIONS.get(row.large_action, "none"), row.fortran), [])
-        alike.append(f"`MPI_{row.name}`" + (f" ({row.since})" if row.since > "3.0" else ""))
+        words = (ACTIONS[row.action] + (f" ({row.note})" if row.note else "")
+                 + ("" if row.large_action in ("-", row.action) else f"; `_c`: {ACTIONS[row.large_action]}")
+                 + ("" if (row.fortran == "handled") == (row.action != "forward") else f"; Fortran: {row.fortran}"))
+        name = f"`MPI_{row.name}`" + (f" ({row.since})" if row.since > "3.0" else "")
+        chapters.setdefault(row.chapter, {}).setdefault(words, []).append(name)
     for chapter, kinds in chapters.items():
-        text += ["", f"## {chapter}", COVERAGE_COLUMNS]
-        text += [f"| {' | '.join(kind)} | {', '.join(functions)} |" for kind, functions in kinds.items()]
+        text += ["", f"## {chapter}", "", "| Device buffers | Functions |", "|---|---|"]
+        text += [f"| {kind} | {', '.join(functions)} |" for kind, functions in kinds.items()]
     return text
 
 
