@@ -71,8 +71,8 @@ Fallback fallback_of(Reason reason) {
 }
 
 bool in_turns(node::Node& node, int device, int receiver, uint64_t bytes) {
-  return bytes <= transport::longest_in_turns && receiver != node.rank() && node.decision(node.rank(), device, receiver).in_turns &&
-         transport::host_arena(node);
+  return bytes <= transport::longest_in_turns && receiver != node.rank() &&
+         node.decision(node.rank(), device, receiver).in_turns && transport::host_arena(node);
 }
 
 // If peer copies work for the pair, but not from this memory, the bytes are staged through device memory.

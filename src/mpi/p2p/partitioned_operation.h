@@ -12,7 +12,7 @@
 //
 // Several threads may call MPI_Pready and MPI_Parrived at once; neither holds a lock while it copies.
 //
-// Kernels do the same by words (partition_words.h), if MPIX_Prequest_create() has made some for the request:
+// Kernels do the same by PartitionWords, if MPIX_Prequest_create() has made some for the request:
 // each round of progress looks at them, and copies neighbouring partitions together, without a wait for the
 // kernels, which may still run. The progress thread is awake meanwhile.
 
@@ -25,16 +25,54 @@
 
 #include "base/memory/host_buffer.h"
 #include "device/copies/copy.h"
+#include "device/pinned_buffer.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/operation.h"
 #include "mpi/p2p/kept_type.h"
 #include "mpi/p2p/match_order.h"
-#include "mpi/p2p/partition_words.h"
 #include "observe/statistics.h"
 #include "p2p/partition_channel.h"
 
 namespace fairlead::mpi {
+
+// Words by which kernels and the CPU signal each other (include/fairlead/partitioned.h): one for each
+// partition, in page-locked memory. A kernel sets that of a partition of a send when it is ready, and the CPU
+// clears it again; the CPU sets that of a partition of a receive when it is in device memory.
+class PartitionWords {
+ public:
+  // Null if there is no page-locked memory.
+  static std::shared_ptr<PartitionWords> make(int partitions) {
+    auto made = std::make_shared<PartitionWords>(partitions);
+    if (!made->memory_.pinned()) return nullptr;
+    made->clear();
+    return made;
+  }
+  explicit PartitionWords(int partitions)
+      : partitions_(partitions), memory_(sizeof(uint32_t) * static_cast<size_t>(partitions)) {}
+
+  uint32_t* data() const { return reinterpret_cast<uint32_t*>(memory_.data()); }
+  // Has a kernel set the word? Clears it.
+  bool take(int partition) {
+    if (word(partition).load(std::memory_order_acquire) == 0) return false;
+    word(partition).store(0, std::memory_order_relaxed);
+    return true;
+  }
+  void set(int partition) { word(partition).store(1, std::memory_order_release); }
+  void clear() {
+    for (int partition = 0; partition < partitions_; ++partition)
+      word(partition).store(0, std::memory_order_relaxed);
+  }
+  device::Error clear_on(device::Stream stream) {
+    return device::runtime()->fill(data(), 0, sizeof(uint32_t) * static_cast<size_t>(partitions_), stream);
+  }
+
+ private:
+  std::atomic_ref<uint32_t> word(int partition) { return std::atomic_ref<uint32_t>(data()[partition]); }
+
+  int partitions_;
+  device::PinnedBuffer memory_;
+};
 
 class Partitioned : public Operation {
  public:
