@@ -273,8 +273,10 @@ class Tables(ToolTest):
                 with self.subTest(abi=abi, benchmark=name):
                     words = ["bench", name, "--mpi", abi, "-n", ranks, "-m", "8:32k", "-i", 5, "--rounds", 2, "-c"]
                     text = self.succeeds(*words).stdout
-                    self.assertEqual(headings(text), ["# Size", "Sync", "Enqueue", "Graph", *(["Alltoallv", "+Graph"] if collective else []),
-                                                      "Call", "Valid"])
+                    columns = headings(text)
+                    partitioned = "Partitioned" in columns
+                    others = (["Alltoallv", "+Graph"] + (["Partitioned", "+Graph"] if partitioned else [])) if collective else []
+                    self.assertEqual(columns, ["# Size", "Sync", "Enqueue", "Graph", *others, "Call", "Valid"])
                     self.assertIn("# NCCL is skipped: ", text)
                     self.assertEqual(len(rows(text)), 13)
                     self.assertTrue(all(row[-1] == "Pass" and float(time) > 0 for row in rows(text) for time in row[1:-1]))
@@ -284,6 +286,7 @@ class Tables(ToolTest):
                         self.assertEqual(row["steps"], 5)
                         self.assertTrue(all(row[key]["p50"] > 0 for key in ("sync_us", "enqueue_us", "graph_us", "call_us")))
                         self.assertEqual("alltoallv_us" in row and "alltoallv_graph_us" in row, collective)
+                        self.assertEqual("partitioned_us" in row and "partitioned_graph_us" in row, partitioned)
                         self.assertNotIn("nccl_us", row)
                     result = fairlead("bench", name, "--mpi", abi, "--no-preload", "-m", "8:8", "-i", 2)
                     if result.returncode:  # MPICH 5 has the functions

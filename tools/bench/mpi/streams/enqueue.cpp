@@ -11,6 +11,8 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/mpi/streams/enqueue_stream.h"
@@ -23,27 +25,16 @@ namespace {
 constexpr int64_t most_held_steps = 50;
 
 // Times of a step, in us, over the chains.
+struct EnqueueColumn {
+  std::string key, heading;
+  Distribution times;
+};
 struct EnqueueResult {
   uint64_t bytes = 0;
   int64_t steps = 0;
-  Distribution sync = {}, enqueue = {}, call = {};
-  std::optional<Distribution> graph = {}, collective = {}, collective_graph = {}, nccl = {};
+  std::vector<EnqueueColumn> columns = {};
   std::optional<bool> valid = {};
 };
-
-struct EnqueueColumn {
-  const char* key;
-  const char* heading;
-  std::optional<Distribution> (*of)(const EnqueueResult&);
-};
-constexpr EnqueueColumn enqueue_columns[] = {
-    {"sync_us", "Sync", [](const EnqueueResult& r) { return std::optional(r.sync); }},
-    {"enqueue_us", "Enqueue", [](const EnqueueResult& r) { return std::optional(r.enqueue); }},
-    {"graph_us", "Graph", [](const EnqueueResult& r) { return r.graph; }},
-    {"alltoallv_us", "Alltoallv", [](const EnqueueResult& r) { return r.collective; }},
-    {"alltoallv_graph_us", "+Graph", [](const EnqueueResult& r) { return r.collective_graph; }},
-    {"call_us", "Call", [](const EnqueueResult& r) { return std::optional(r.call); }},
-    {"nccl_us", "NCCL", [](const EnqueueResult& r) { return r.nccl; }}};
 constexpr int enqueue_width = 12;
 
 class EnqueueReport : public Report {
@@ -53,43 +44,37 @@ class EnqueueReport : public Report {
   }
 
   // Before the first result.
-  void leave_out(bool no_graph, bool no_collective, const std::string& no_nccl) {
-    left_out_ = {no_graph ? "graph_us" : "", no_collective ? "alltoallv_us" : "",
-                 no_graph || no_collective ? "alltoallv_graph_us" : "", no_nccl.empty() ? "" : "nccl_us"};
+  void explain(const std::string& no_nccl) {
     json()["without_nccl"] = no_nccl;
     if (!table()) return;
     if (!no_nccl.empty()) std::cout << fmt::format("# NCCL is skipped: {}\n", no_nccl);
-    std::cout << fmt::format("# times of a step in us; medians over {} chains\n{:<{}}", arguments_.rounds,
-                             "# Size", narrow_size_width);
-    for (const EnqueueColumn& column : enqueue_columns)
-      if (shown(column)) std::cout << fmt::format("{:>{}}", column.heading, enqueue_width);
-    if (arguments_.validate) std::cout << fmt::format("{:>{}}", "Valid", enqueue_width);
-    std::cout << std::endl;
+    std::cout << fmt::format("# times of a step in us; medians over {} chains\n", arguments_.rounds);
   }
 
   void add(const EnqueueResult& result) {
     nlohmann::ordered_json row = {{"bytes", result.bytes}, {"steps", result.steps}};
+    std::string heading = fmt::format("{:<{}}", "# Size", narrow_size_width);
     std::string line = fmt::format("{:<{}}", result.bytes, narrow_size_width);
     bool doubtful = false;
-    for (const EnqueueColumn& column : enqueue_columns)
-      if (const std::optional<Distribution> times = column.of(result)) {
-        row[column.key] = to_json(*times);
-        line += fmt::format("{:>{}.2f}", times->p50, enqueue_width);
-        doubtful |=
-            noise_.look(fmt::format("{} {} bytes", column.heading, result.bytes), *times, arguments_.rounds);
-      }
+    for (const EnqueueColumn& column : result.columns) {
+      row[column.key] = to_json(column.times);
+      heading += fmt::format("{:>{}}", column.heading, enqueue_width);
+      line += fmt::format("{:>{}.2f}", column.times.p50, enqueue_width);
+      doubtful |= noise_.look(fmt::format("{} {} bytes", column.heading, result.bytes), column.times,
+                              arguments_.rounds);
+    }
+    if (result.valid) {
+      heading += fmt::format("{:>{}}", "Valid", enqueue_width);
+      line += fmt::format("{:>{}}", *result.valid ? "Pass" : "Fail", enqueue_width);
+    }
     add_row(std::move(row), result.valid, doubtful);
     if (!table()) return;
-    if (result.valid) line += fmt::format("{:>{}}", *result.valid ? "Pass" : "Fail", enqueue_width);
+    if (!std::exchange(has_heading_, true)) std::cout << heading << '\n';
     std::cout << line << std::endl;
   }
 
  private:
-  bool shown(const EnqueueColumn& column) const {
-    return std::find(left_out_.begin(), left_out_.end(), column.key) == left_out_.end();
-  }
-
-  std::vector<std::string> left_out_;
+  bool has_heading_ = false;
 };
 
 // Of one size.
@@ -104,19 +89,23 @@ class Chain {
         add_(stream.kernel(operation_->adds())) {}
 
   EnqueueResult measure(NcclRanks* nccl) {
-    const auto step = [this] { operation_->enqueue(stream_.comm()); };
-    const auto collective_step = [this] { operation_->enqueue_collective(stream_.comm()); };
     plan();
     EnqueueResult result{.bytes = bytes_, .steps = wanted_.timed};
-    result.sync = timed([this](int64_t steps) { block(steps); });
-    result.enqueue = timed([&](int64_t steps) { enqueue(steps, step); });
-    if (stream_.captures()) result.graph = in_graph(step);
-    if (operation_->has_collective()) {
-      result.collective = timed([&](int64_t steps) { enqueue(steps, collective_step); });
-      if (stream_.captures()) result.collective_graph = in_graph(collective_step);
+    auto add = [&result](const std::string& key, const std::string& heading, const Distribution& times) {
+      result.columns.push_back({key, heading, times});
+    };
+    add("sync_us", "Sync", timed([this](int64_t steps) { block(steps); }));
+    for (const StreamOperation::Way& way : operation_->ways()) {
+      const auto step = [&] { way.enqueue(stream_.comm()); };
+      add(way.key + "_us", way.heading, timed([&](int64_t steps) { enqueue(steps, step); }));
+      if (!stream_.captures()) continue;
+      if (way.key == "enqueue")
+        add("graph_us", "Graph", in_graph(step));
+      else
+        add(way.key + "_graph_us", "+Graph", in_graph(step));
     }
-    result.call = distribution(calls());
-    if (nccl) result.nccl = timed([this, nccl](int64_t steps) { by_nccl(steps, *nccl); });
+    add("call_us", "Call", distribution(calls(operation_->ways().front())));
+    if (nccl) add("nccl_us", "NCCL", timed([this, nccl](int64_t steps) { by_nccl(steps, *nccl); }));
     if (arguments_.validate) result.valid = valid_;
     return result;
   }
@@ -208,7 +197,7 @@ class Chain {
   }
 
   // The stream does nothing meanwhile: a call that waited for it would not return.
-  std::vector<double> calls() {
+  std::vector<double> calls(const StreamOperation::Way& way) {
     const int64_t steps = std::min(wanted_.timed, most_held_steps);
     std::vector<double> us;
     for (int chain = 0; chain < arguments_.rounds; ++chain) {
@@ -219,7 +208,7 @@ class Chain {
       for (int64_t step = 0; step < steps; ++step) {
         count();
         const auto start = std::chrono::steady_clock::now();
-        operation_->enqueue(stream_.comm());
+        way.enqueue(stream_.comm());
         seconds += seconds_since(start);
         add();
       }
@@ -275,8 +264,7 @@ int enqueue_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   stream.emplace(arguments, ranks.device);
   const std::string no_nccl = find_nccl(nccl);
   ranks.open(report, arguments, "MPI", fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), " <-> ")));
-  const bool no_collective = arguments.kind->id != Benchmark::enqueue;
-  if (report) report->leave_out(!stream->captures(), no_collective, no_nccl);
+  if (report) report->explain(no_nccl);
   for (uint64_t bytes : arguments.sizes()) {
     const EnqueueResult result = Chain(arguments, ranks, *stream, bytes).measure(nccl ? &*nccl : nullptr);
     if (report) report->add(result);

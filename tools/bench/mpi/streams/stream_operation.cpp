@@ -2,8 +2,11 @@
 
 #include "bench/mpi/streams/stream_operation.h"
 
+#include <dlfcn.h>
+
 #include <vector>
 
+#include "bench/mpi/mpi4.h"
 #include "bench/mpi/streams/enqueue_stream.h"
 
 namespace fairlead::tools {
@@ -13,7 +16,16 @@ namespace {
 class Exchange final : public StreamOperation {
  public:
   Exchange(uint64_t bytes, int rank)
-      : StreamOperation(bytes), count_(static_cast<int>(bytes)), rank_(rank), partner_(1 - rank) {}
+      : StreamOperation(bytes), count_(static_cast<int>(bytes)), rank_(rank), partner_(1 - rank) {
+    ways_ = {{"enqueue", "Enqueue", [this](MPI_Comm comm) { by_messages(comm); }},
+             {"alltoallv", "Alltoallv", [this](MPI_Comm comm) { by_collective(comm); }}};
+    if (init_partitioned())
+      ways_.push_back({"partitioned", "Partitioned", [this](MPI_Comm comm) { by_requests(comm); }});
+  }
+  ~Exchange() override {
+    for (MPI_Request& request : requests_)
+      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+  }
 
   // The receive first, so that no message comes unexpected.
   void block() override {
@@ -21,22 +33,6 @@ class Exchange final : public StreamOperation {
     MPI_Irecv(received(), count_, MPI_BYTE, partner_, message_tag, MPI_COMM_WORLD, &requests[0]);
     MPI_Isend(sent(), count_, MPI_BYTE, partner_, message_tag, MPI_COMM_WORLD, &requests[1]);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-  }
-
-  void enqueue(MPI_Comm comm) override {
-    require_mpi(MPIX_Sendrecv_enqueue(sent(), count_, MPI_BYTE, partner_, message_tag, received(), count_,
-                                      MPI_BYTE, partner_, message_tag, comm, MPI_STATUS_IGNORE),
-                "MPIX_Sendrecv_enqueue");
-  }
-
-  bool has_collective() const override { return true; }
-  void enqueue_collective(MPI_Comm comm) override {
-    int counts[2] = {};
-    constexpr int places[2] = {};
-    counts[partner_] = count_;
-    require_mpi(
-        MPIX_Alltoallv_enqueue(sent(), counts, places, MPI_BYTE, received(), counts, places, MPI_BYTE, comm),
-        "MPIX_Alltoallv_enqueue");
   }
 
   void by_nccl(NcclRanks& pair, void* stream) override {
@@ -69,20 +65,66 @@ class Exchange final : public StreamOperation {
     return sum;
   }
 
+  void by_messages(MPI_Comm comm) {
+    require_mpi(MPIX_Sendrecv_enqueue(sent(), count_, MPI_BYTE, partner_, message_tag, received(), count_,
+                                      MPI_BYTE, partner_, message_tag, comm, MPI_STATUS_IGNORE),
+                "MPIX_Sendrecv_enqueue");
+  }
+
+  void by_collective(MPI_Comm comm) {
+    int counts[2] = {};
+    constexpr int places[2] = {};
+    counts[partner_] = count_;
+    require_mpi(
+        MPIX_Alltoallv_enqueue(sent(), counts, places, MPI_BYTE, received(), counts, places, MPI_BYTE, comm),
+        "MPIX_Alltoallv_enqueue");
+  }
+
+  // False where the MPI has no such requests, or they may hang: those of Open MPI 5.0.
+  bool init_partitioned() {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    const auto send_init = find_of_mpi4<int (*)(const void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm,
+                                                MPI_Info, MPI_Request*)>("MPI_Psend_init");
+    const auto receive_init = find_of_mpi4<int (*)(void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm,
+                                                   MPI_Info, MPI_Request*)>("MPI_Precv_init");
+    if (!send_init || !receive_init || !dlsym(RTLD_DEFAULT, "MPIX_Pready_enqueue") ||
+        std::string(version).find("Open MPI v5.0") != std::string::npos)
+      return false;
+    require_mpi(receive_init(received(), 1, count_, MPI_BYTE, partner_, message_tag, MPI_COMM_WORLD,
+                             MPI_INFO_NULL, &requests_[0]),
+                "MPI_Precv_init");
+    require_mpi(send_init(sent(), 1, count_, MPI_BYTE, partner_, message_tag, MPI_COMM_WORLD, MPI_INFO_NULL,
+                          &requests_[1]),
+                "MPI_Psend_init");
+    return true;
+  }
+
+  void by_requests(MPI_Comm comm) {
+    for (MPI_Request& request : requests_)
+      require_mpi(MPIX_Start_enqueue(&request, comm), "MPIX_Start_enqueue");
+    require_mpi(MPIX_Pready_enqueue(0, requests_[1], comm), "MPIX_Pready_enqueue");
+    require_mpi(MPIX_Waitall_enqueue(2, requests_, MPI_STATUSES_IGNORE), "MPIX_Waitall_enqueue");
+  }
+
   int count_, rank_, partner_;
   uint64_t chains_ = 0;
+  MPI_Request requests_[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};  // the receive, the send
 };
 
 class Allreduce final : public StreamOperation {
  public:
   Allreduce(uint64_t bytes, int rank, int ranks)
-      : StreamOperation(bytes), elements_(bytes / sizeof(float)), rank_(rank), ranks_(ranks) {}
+      : StreamOperation(bytes), elements_(bytes / sizeof(float)), rank_(rank), ranks_(ranks) {
+    ways_ = {{"enqueue", "Enqueue", [this](MPI_Comm comm) { enqueue(comm); }}};
+  }
 
   void block() override {
     MPI_Allreduce(sent(), received(), static_cast<int>(elements_), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
   }
 
-  void enqueue(MPI_Comm comm) override {
+  void enqueue(MPI_Comm comm) {
     require_mpi(
         MPIX_Allreduce_enqueue(sent(), received(), static_cast<int>(elements_), MPI_FLOAT, MPI_SUM, comm),
         "MPIX_Allreduce_enqueue");

@@ -4,7 +4,10 @@
 
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "bench/buffer.h"
 #include "bench/mpi/nccl.h"
@@ -19,10 +22,12 @@ class StreamOperation {
   StreamOperation& operator=(const StreamOperation&) = delete;
 
   virtual void block() = 0;  // plain MPI, when the stream is idle
-  virtual void enqueue(MPI_Comm comm) = 0;
-  // The same by a collective, if it is not one and there is one for it.
-  virtual bool has_collective() const { return false; }
-  virtual void enqueue_collective(MPI_Comm) {}
+  // The same in the stream of a communicator; the first way has the benchmark's name.
+  struct Way {
+    std::string key, heading;
+    std::function<void(MPI_Comm)> enqueue;
+  };
+  const std::vector<Way>& ways() const { return ways_; }
   virtual void by_nccl(NcclRanks& nccl, void* stream) = 0;
 
   // Of the kernels, which count in the first element that is sent and add what comes of it to a sum.
@@ -47,6 +52,7 @@ class StreamOperation {
   // The sum after so many steps, and all that the last one received, in `received`.
   virtual unsigned long expect(int64_t steps, Buffer* received) const = 0;
 
+  std::vector<Way> ways_;
   uint64_t bytes_;
   Buffer sent_, received_, sum_;
 };
