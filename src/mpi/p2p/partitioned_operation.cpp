@@ -371,6 +371,7 @@ int PartitionedReceive::arrived(int partition, int* flag) {
   if (location.load(std::memory_order_acquire) == Location::in_device) return MPI_SUCCESS;
   if (direct_) {
     *flag = load(offer_->arrived(partition)) != 0;
+    if (*flag) set_in_device(partition);
     return MPI_SUCCESS;
   }
   if (int result = ask_host(partition, flag); result != MPI_SUCCESS || !*flag) return result;

@@ -94,8 +94,9 @@ std::optional<int> start(Type* operation, const std::shared_ptr<StreamCommunicat
 }
 
 int mark(int low, int high, MPI_Request request, MPI_Comm comm) {
-  const char* name = "MPIX_Pready_enqueue";
   auto* operation = find_partitioned<PartitionedSend>(request);
+  if (operation && (low > high || !operation->exists(low) || !operation->exists(high)))
+    return refuse(comm, "MPIX_Pready_enqueue", "there are no such partitions");
   if (operation) operation->marks_in_stream = true;
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!operation || !operation->in_stream || !mine) {
@@ -105,8 +106,6 @@ int mark(int low, int high, MPI_Request request, MPI_Comm comm) {
     }}};
     return enqueue(comm, works);
   }
-  if (low > high || !operation->exists(low) || !operation->exists(high))
-    return refuse(comm, name, "there are no such partitions");
   const PartitionedSend::Write write = operation->write(low, high);
   GpuStream::Alone work{.copy = device::CopyItem{write.to, write.from, write.bytes}};
   if (write.open) work.before = {{waits, write.open, 1}, {writes, write.open, 0}};
@@ -116,6 +115,8 @@ int mark(int low, int high, MPI_Request request, MPI_Comm comm) {
 
 int await(MPI_Request request, int partition, MPI_Comm comm) {
   auto* operation = find_partitioned<PartitionedReceive>(request);
+  if (operation && !operation->exists(partition))
+    return refuse(comm, "MPIX_Parrived_enqueue", "there is no such partition");
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!operation || !operation->in_stream || !mine) {
     EnqueuedWork works[] = {{[=](MPI_Request* started) {
@@ -126,8 +127,6 @@ int await(MPI_Request request, int partition, MPI_Comm comm) {
     }}};
     return enqueue(comm, works);
   }
-  if (!operation->exists(partition))
-    return refuse(comm, "MPIX_Parrived_enqueue", "there is no such partition");
   return run(*mine, comm, {.before = {{waits, operation->offer().arrived(partition), 1}}});
 }
 
