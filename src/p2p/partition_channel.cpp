@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <utility>
 
 #include "base/memory/page_size.h"
@@ -62,8 +63,10 @@ struct Own {
   std::function<bool()> ended;  // empty: the offer exists
 };
 auto& own = *new std::array<Own, channels_per_rank>;
+auto& own_mutex = *new std::mutex;  // requests are freed without the engine's lock
 
 int take_index() {
+  std::lock_guard lock(own_mutex);
   for (Own& one : own)
     if (one.ended && one.ended()) one = {};
   const auto found = std::ranges::find(own, false, &Own::taken);
@@ -121,6 +124,7 @@ std::unique_ptr<PartitionOffer> PartitionOffer::post(node::Node& node, int sende
 
 PartitionOffer::~PartitionOffer() {
   name_.store(0, std::memory_order_release);
+  std::lock_guard lock(own_mutex);
   Own& mine = own[static_cast<size_t>(index_)];
   mine = ended_ && !ended_() ? Own{true, std::move(ended_)} : Own{};
 }
