@@ -118,6 +118,7 @@ void note_stream(int stream, const Call* call) {
   if (!call) return;
   Call copy = *call;
   copy.request = 0;
+  if (copy.kind == Kind::collective) copy.kind = Kind::enqueued;
   line = copy;
   __atomic_store_n(&line.request, uint64_t{1}, __ATOMIC_RELEASE);
 }

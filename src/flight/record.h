@@ -26,6 +26,7 @@ enum class Kind : uint8_t {
   local,       // waits for nothing
   message,     // to or from
   collective,  // `to` is the root
+  enqueued,    // the same, in a GPU stream
   completion,  // waits for requests
   polling,     // asks for messages or requests; repeated calls at one place are one entry
 };
@@ -43,7 +44,8 @@ struct alignas(64) Call {
     };
     uint64_t op;  // of a collective
   };
-  // How often the call was repeated; in the table of requests, which completion call waits for it.
+  // How often the call was repeated; in the table of requests, which completion call waits for it; of an
+  // enqueued collective, 1 if no stream passes it before all members have enqueued it.
   uint32_t repeats;
   uint16_t function;
   Kind kind;
@@ -55,6 +57,14 @@ struct alignas(64) Thread {
   std::atomic<uint64_t> begun;  // calls so far
   std::atomic<uint64_t> open;   // the number of the call that the thread is in, from 1 on; 0: none
   Call calls[calls_kept];       // call n is at (n - 1) % calls_kept
+};
+
+// The collectives that were enqueued on a communicator with a GPU stream.
+struct alignas(64) Enqueued {
+  std::atomic<uint64_t> comm;      // the handle; 0: unused
+  std::atomic<uint64_t> begun;     // so far, outside graphs
+  std::atomic<uint32_t> captured;  // others are in graphs, and nobody knows how often those run
+  Call calls[calls_kept];          // as in Thread
 };
 
 struct Communicator {
@@ -85,6 +95,7 @@ struct alignas(4096) Rank {
   Thread threads[threads_kept];
   Call requests[requests_kept];  // by hash
   Call streams[streams_kept];    // the calls at which GPU streams of the program are, by number
+  Enqueued enqueued[streams_kept];
   Communicator known[communicators_kept];
 };
 

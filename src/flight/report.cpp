@@ -77,6 +77,25 @@ std::vector<Wait> waits_of(const RankView& rank) {
   return waits;
 }
 
+bool is_collective(const Call& call) {
+  return call.kind == Kind::collective || call.kind == Kind::enqueued;
+}
+
+// "MPI_Allreduce of MPI_SUM", "MPI_Recv from rank 1, tag 7".
+std::string words_without_communicator(const JobView& job, const RankView& rank, const Call& call) {
+  std::string line = job.name_of(call);
+  if (is_collective(call)) {
+    if (call.to != absent) line += " with root " + std::to_string(call.to);
+    if (const std::string operation = rank.operation(call); !operation.empty()) line += " of " + operation;
+  } else if (call.kind == Kind::message || call.kind == Kind::polling) {
+    if (call.to != absent)
+      line += " to " + peer_words(rank, call, call.to) + ", " + tag_words(rank, call.sendtag);
+    if (call.from != absent)
+      line += " from " + peer_words(rank, call, call.from) + ", " + tag_words(rank, call.recvtag);
+  }
+  return line;
+}
+
 // The collective that a rank is in.
 const Call* collective_of(const RankView& rank) {
   if (!rank.open) return nullptr;
@@ -102,6 +121,7 @@ class Findings {
     for (const RankView& rank : job_.ranks)
       if (const std::vector<Wait> waits = waits_of(rank); !is_over(rank))
         (void)std::any_of(waits.begin(), waits.end(), [this](const Wait& wait) { return message(wait); });
+    enqueued();
     collectives();
     cycles();
     for (const RankView& rank : job_.ranks)
@@ -131,22 +151,36 @@ class Findings {
       if (id != 0) collective(id, ranks);
   }
 
+  struct Party {
+    std::string words;
+    std::vector<int> ranks;
+  };
+  // By their calls without the communicator, which each rank may have given a name of its own.
+  using Parties = std::map<std::string, Party>;
+
+  void join(Parties* parties, const RankView& rank, const Call& call) {
+    Party& party = (*parties)[words_without_communicator(job_, rank, call)];
+    party.words = words_for(job_, rank, call);
+    party.ranks.push_back(rank.rank);
+  }
+
+  bool differ(const Parties& parties, const char* is, const char* are) {
+    if (parties.size() < 2) return false;
+    std::vector<Party> sorted;
+    for (const auto& [call, party] : parties) sorted.push_back(party);
+    std::ranges::stable_sort(sorted, {}, [](const Party& party) { return party.ranks.size(); });
+    std::vector<std::string> words;
+    for (const auto& [call, ranks] : sorted)
+      words.push_back(words_for_ranks(ranks) + (ranks.size() > 1 ? are : is) + call);
+    add("different calls meet: " + listed(words));
+    return true;
+  }
+
   void collective(uint64_t id, const std::vector<const RankView*>& ranks) {
-    std::map<std::string, std::vector<int>> calls;
-    for (const RankView* rank : ranks)
-      calls[words_for(job_, *rank, *collective_of(*rank))].push_back(rank->rank);
-    std::vector<std::pair<std::string, std::vector<int>>> parties(calls.begin(), calls.end());
-    std::stable_sort(parties.begin(), parties.end(), [](const auto& one, const auto& other) {
-      return one.second.size() < other.second.size();
-    });
-    if (parties.size() > 1) {
-      std::vector<std::string> words;
-      words.reserve(parties.size());
-      for (const auto& [call, members] : parties)
-        words.push_back(words_for_ranks(members) + (members.size() > 1 ? " are" : " is") + " in " + call);
-      add("different calls meet: " + listed(words));
+    Parties parties;
+    for (const RankView* rank : ranks) join(&parties, *rank, *collective_of(*rank));
+    if (differ(parties, " is in ", " are in "))
       for (const RankView* rank : ranks) explained_.insert(rank->rank);
-    }
     // Those that are somewhere else.
     const CommunicatorView comm = ranks.front()->communicator(collective_of(*ranks.front())->comm);
     std::map<std::string, std::vector<int>> missing;
@@ -160,12 +194,54 @@ class Findings {
     std::vector<int> waiting;
     waiting.reserve(ranks.size());
     for (const RankView* rank : ranks) waiting.push_back(rank->rank);
-    const std::string what = parties.size() > 1 ? "in collectives" : "in " + parties.front().first;
+    const std::string what = parties.size() > 1 ? "in collectives" : "in " + parties.begin()->second.words;
     for (const auto& [state, members] : missing) {
       add(words_for_ranks(waiting) + (waiting.size() > 1 ? " wait " : " waits ") + what + " for " +
-          words_for_ranks(members) + ", which " + (members.size() > 1 ? "are each " : "") + state);
+          words_for_ranks(members) + (members.size() > 1 ? ", each of which " : ", which ") + state);
       explained_.insert(waiting.begin(), waiting.end());
     }
+  }
+
+  // ---- Collectives that are enqueued ----
+
+  using Enqueued = std::vector<std::pair<const RankView*, const EnqueuedView*>>;
+
+  void enqueued() {
+    std::map<uint64_t, Enqueued> on;  // by communicator
+    for (const RankView& rank : job_.ranks)
+      for (const EnqueuedView& each : rank.enqueued) on[each.comm].emplace_back(&rank, &each);
+    for (const auto& [id, all] : on)
+      if (id != 0 && !differ(all)) missing(all);
+  }
+
+  // The first ones that differ, of those that are kept.
+  bool differ(const Enqueued& all) {
+    std::map<uint64_t, Parties> calls;  // by number
+    for (const auto& [rank, its] : all)
+      for (size_t i = 0; i < its->last.size(); ++i) join(&calls[its->begun - i], *rank, its->last[i]);
+    return std::ranges::any_of(
+        calls, [this](const auto& each) { return differ(each.second, " has enqueued ", " have enqueued "); });
+  }
+
+  void missing(const Enqueued& all) {
+    Parties waiting;
+    std::vector<int> behind;
+    for (const auto& [rank, its] : all) {
+      const uint64_t by_all = job_.enqueued_by_all(*rank, *its).value_or(its->begun);
+      if (its->begun == by_all) {
+        behind.push_back(rank->rank);
+        continue;
+      }
+      const Call& next = its->after(by_all);
+      const auto is_next = [&](const Call& at) {
+        return at.comm == next.comm && at.function == next.function;
+      };
+      if (!is_over(*rank) && std::ranges::any_of(rank->streams, is_next)) join(&waiting, *rank, next);
+    }
+    for (const auto& [call, party] : waiting)
+      add(words_for_ranks(behind) + (behind.size() > 1 ? " have" : " has") + " not enqueued " + party.words +
+          ", at which " + (party.ranks.size() > 1 ? "GPU streams of " : "a GPU stream of ") +
+          words_for_ranks(party.ranks) + (party.ranks.size() > 1 ? " wait" : " waits"));
   }
 
   // ---- Messages ----
@@ -330,17 +406,7 @@ std::string words_for_ranks(const std::vector<int>& ranks) {
 }
 
 std::string words_for(const JobView& job, const RankView& rank, const Call& call) {
-  std::string line = job.name_of(call);
-  if (call.kind == Kind::collective) {
-    if (call.to != absent) line += " with root " + std::to_string(call.to);
-    if (const std::string operation = rank.operation(call); !operation.empty()) line += " of " + operation;
-  } else if (call.kind == Kind::message || call.kind == Kind::polling) {
-    if (call.to != absent)
-      line += " to " + peer_words(rank, call, call.to) + ", " + tag_words(rank, call.sendtag);
-    if (call.from != absent)
-      line += " from " + peer_words(rank, call, call.from) + ", " + tag_words(rank, call.recvtag);
-  }
-  line += communicator_words(rank, call);
+  std::string line = words_without_communicator(job, rank, call) + communicator_words(rank, call);
   if (rank.open && &call == &*rank.open && !rank.awaited.empty()) {
     line += " for " + words_for(job, rank, rank.awaited.front());
     if (rank.awaited.size() > 1) line += text(" and %zu more", rank.awaited.size() - 1);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -45,18 +46,25 @@ bool is_alive(int pid) {
   return end != std::string::npos && end + 2 < line.size() && line[end + 2] != 'Z' && line[end + 2] != 'X';
 }
 
-void read_thread(const Thread& thread, size_t place, RankView* view) {
-  const uint64_t open = thread.open.load(std::memory_order_acquire), begun = thread.begun.load();
-  view->calls += begun;
+// Newest first, of the first `begun` ones.
+template <class Calls>
+std::vector<Call> read_calls(const Calls& shared, uint64_t begun) {
   const uint64_t oldest = begun > calls_kept ? begun - calls_kept : 0;
   std::vector<Call> calls;
   for (uint64_t number = begun; number > oldest; --number)
-    calls.push_back(read(thread.calls[(number - 1) % calls_kept]));
+    calls.push_back(read(shared.calls[(number - 1) % calls_kept]));
   // Those that were overwritten meanwhile. (A call that is just being written may be half one and half
   // another: nobody waits for a reader.)
   std::atomic_thread_fence(std::memory_order_acquire);
-  const uint64_t written = std::min<uint64_t>(thread.begun.load() - begun, calls.size());
+  const uint64_t written = std::min<uint64_t>(shared.begun.load() - begun, calls.size());
   calls.resize(calls.size() - written);
+  return calls;
+}
+
+void read_thread(const Thread& thread, size_t place, RankView* view) {
+  const uint64_t open = thread.open.load(std::memory_order_acquire), begun = thread.begun.load();
+  view->calls += begun;
+  const std::vector<Call> calls = read_calls(thread, begun);
   if (open > 0 && open <= begun && begun - open < calls.size()) {
     const Call& call = calls[begun - open];
     if (!view->open || call.since < view->open->since) {
@@ -70,17 +78,35 @@ void read_thread(const Thread& thread, size_t place, RankView* view) {
   view->last.insert(view->last.end(), calls.begin(), calls.end());
 }
 
+void read_enqueued(const Enqueued& enqueued, RankView* view) {
+  const uint64_t comm = enqueued.comm.load(), begun = enqueued.begun.load(std::memory_order_acquire);
+  if (comm == 0) return;
+  std::vector<Call> calls = read_calls(enqueued, begun);
+  view->last.insert(view->last.end(), calls.begin(), calls.end());
+  if (!enqueued.captured) view->enqueued.push_back({view->communicator(comm).id, begun, std::move(calls)});
+}
+
 RankView view_of(const Header& header, const Rank& rank) {
   RankView view{&rank, rank.rank, rank.size, rank.pid, rank.state.load()};
   view.read = header.copied != 0 ? header.copied : time_of_tick();
   view.is_here = header.copied == 0;
   view.lives = view.is_here ? is_alive(view.pid) : rank.lived != 0;
+  // First, as each has the time of a call of its thread.
+  for (const Enqueued& enqueued : rank.enqueued) read_enqueued(enqueued, &view);
   for (size_t i = 0; i < threads_kept; ++i) read_thread(rank.threads[i], i, &view);
   for (const Call& shared : rank.streams)
     if (const Call call = read(shared); call.request != 0) view.streams.push_back(call);
   std::stable_sort(view.last.begin(), view.last.end(),
                    [](const Call& one, const Call& other) { return one.since > other.since; });
   return view;
+}
+
+// A stream cannot pass a collective for which it needs all members before all have enqueued it.
+void add_unpassed(const JobView& job, RankView* rank) {
+  for (const EnqueuedView& enqueued : rank->enqueued)
+    if (const auto by_all = job.enqueued_by_all(*rank, enqueued);
+        by_all && *by_all < enqueued.begun && !enqueued.last.empty() && enqueued.after(*by_all).repeats == 1)
+      rank->streams.push_back(enqueued.after(*by_all));
 }
 
 }  // namespace
@@ -114,9 +140,8 @@ int RankView::in_world(const Call& call, int peer) const {
 
 std::string RankView::operation(const Call& call) const {
   const auto* found = std::find(std::begin(block->operations), std::end(block->operations), call.op);
-  return call.kind == Kind::collective && call.op != 0 && found != std::end(block->operations)
-             ? operation_names[found - block->operations]
-             : "";
+  return call.op != 0 && found != std::end(block->operations) ? operation_names[found - block->operations]
+                                                              : "";
 }
 
 const RankView* JobView::find(int rank) const {
@@ -126,7 +151,25 @@ const RankView* JobView::find(int rank) const {
 }
 
 std::string JobView::name_of(const Call& call) const {
-  return call.function < functions_kept ? text_of(files.front()->functions[call.function]) : "?";
+  std::string name = call.function < functions_kept ? text_of(files.front()->functions[call.function]) : "?";
+  if (call.kind != Kind::enqueued || !name.starts_with("MPI_I")) return name;
+  if (name.ends_with("_c")) name.resize(name.size() - 2);
+  name = "MPIX_" + name.substr(5) + "_enqueue";
+  name[5] = static_cast<char>(std::toupper(static_cast<unsigned char>(name[5])));
+  return name;
+}
+
+std::optional<uint64_t> JobView::enqueued_by_all(const RankView& rank, const EnqueuedView& enqueued) const {
+  if (enqueued.comm == 0 || enqueued.last.empty()) return std::nullopt;
+  uint64_t least = enqueued.begun;
+  for (int member : rank.communicator(enqueued.last.front().comm).members) {
+    const RankView* other = find(member);
+    if (!other) return std::nullopt;
+    const auto its = std::ranges::find(other->enqueued, enqueued.comm, &EnqueuedView::comm);
+    if (its == other->enqueued.end()) return std::nullopt;
+    least = std::min(least, its->begun);
+  }
+  return least;
 }
 
 double JobView::seconds_since(const Call& call) const {
@@ -156,6 +199,7 @@ std::vector<JobView> look(const std::vector<const Header*>& files) {
     });
     const auto same = [](const RankView& one, const RankView& other) { return one.rank == other.rank; };
     job.ranks.erase(std::unique(job.ranks.begin(), job.ranks.end(), same), job.ranks.end());
+    for (RankView& rank : job.ranks) add_unpassed(job, &rank);
     found.push_back(std::move(job));
   }
   return found;

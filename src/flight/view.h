@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,15 @@ struct CommunicatorView {
   std::vector<int> members;  // as far as they are known; empty: that of MPI_COMM_WORLD
 };
 
+// The collectives that a rank has enqueued on a communicator.
+struct EnqueuedView {
+  uint64_t comm = 0;         // id
+  uint64_t begun = 0;        // so many
+  std::vector<Call> last{};  // newest first
+  // The one behind the first `number` of them, or the first of those that are kept.
+  const Call& after(uint64_t number) const { return last[std::min(begun - number, last.size()) - 1]; }
+};
+
 struct RankView {
   const Rank* block = nullptr;
   int rank = 0, size = 0, pid = 0;
@@ -34,6 +44,7 @@ struct RankView {
   std::optional<Call> open{};   // the call it is in; of several threads, the one that began first
   std::vector<Call> awaited{};  // the starts of the requests for which `open` waits
   std::vector<Call> streams{};  // the operations at which GPU streams are
+  std::vector<EnqueuedView> enqueued{};
 
   bool polls() const { return !open && !last.empty() && last.front().kind == Kind::polling; }
   CommunicatorView communicator(uint64_t handle) const;
@@ -53,6 +64,8 @@ struct JobView {
   uint64_t now = 0;  // when the newest of them was read, in ns
 
   const RankView* find(int rank) const;
+  // How many collectives all members have enqueued on a communicator, if that is known.
+  std::optional<uint64_t> enqueued_by_all(const RankView& rank, const EnqueuedView& enqueued) const;
   std::string name_of(const Call& call) const;  // "MPI_Send"
   double seconds_since(const Call& call) const;
 };

@@ -104,6 +104,29 @@ uint64_t time_of_call(uint64_t number) {
   return (flight::time_of_tick() & ~uint64_t{0xffff}) | (number & 0xffff);
 }
 
+void describe(flight::Call* call, uint64_t number, Function function, const CallArguments& of,
+              uint64_t address) {
+  using flight::put;
+  if (of.comm != recent.comm && of.comm != MPI_COMM_WORLD && of.comm != MPI_COMM_NULL)
+    note_communicator(of.comm);
+  put(call->since, time_of_call(number));
+  put(call->site, address);
+  put(call->comm, of.comm == MPI_COMM_NULL ? 0 : bits_of(of.comm));
+  put(call->bytes, bytes_of(of.count, of.datatype));
+  put(call->to, of.to);
+  put(call->from, of.from);
+  if (of.kind == flight::Kind::collective || of.kind == flight::Kind::enqueued) {
+    put(call->op, bits_of(of.op));
+  } else {
+    put(call->sendtag, of.sendtag);
+    put(call->recvtag, of.recvtag);
+  }
+  put(call->repeats, 0u);
+  put(call->function, static_cast<uint16_t>(function));
+  put(call->kind, of.kind);
+  put<uint8_t>(call->device, 0);
+}
+
 }  // namespace
 
 void CallRecord::begin(Function function, const CallArguments& of, const void* site) {
@@ -111,30 +134,13 @@ void CallRecord::begin(Function function, const CallArguments& of, const void* s
   before_ = thread_->open.load(std::memory_order_relaxed);
   uint64_t number = thread_->begun.load(std::memory_order_relaxed);
   flight::Call& last = thread_->calls[(number - 1) % flight::calls_kept];
-  const auto id = static_cast<uint16_t>(function);
-  const auto address = reinterpret_cast<uintptr_t>(current_site ? current_site : site);
-  if (of.kind == flight::Kind::polling && number > 0 && last.function == id && last.site == address) {
+  const uint64_t address = reinterpret_cast<uintptr_t>(current_site ? current_site : site);
+  if (of.kind == flight::Kind::polling && number > 0 && last.function == static_cast<uint16_t>(function) &&
+      last.site == address) {
     put(last.repeats, last.repeats + 1);
   } else {
-    flight::Call& call = *(call_ = &thread_->calls[number++ % flight::calls_kept]);
-    if (of.comm != recent.comm && of.comm != MPI_COMM_WORLD && of.comm != MPI_COMM_NULL)
-      note_communicator(of.comm);
-    put(call.since, time_of_call(number));
-    put<uint64_t>(call.site, address);
-    put(call.comm, of.comm == MPI_COMM_NULL ? 0 : bits_of(of.comm));
-    put(call.bytes, bytes_of(of.count, of.datatype));
-    put(call.to, of.to);
-    put(call.from, of.from);
-    if (of.kind == flight::Kind::collective) {
-      put(call.op, bits_of(of.op));
-    } else {
-      put(call.sendtag, of.sendtag);
-      put(call.recvtag, of.recvtag);
-    }
-    put(call.repeats, 0u);
-    put(call.function, id);
-    put(call.kind, of.kind);
-    put<uint8_t>(call.device, 0);
+    call_ = &thread_->calls[number % flight::calls_kept];
+    describe(call_, ++number, function, of, address);
     thread_->begun.store(number, std::memory_order_release);
   }
   thread_->open.store(number, std::memory_order_release);
@@ -159,6 +165,37 @@ void CallRecord::remember_request() const {
   kept = *call_;
   kept.repeats = 0;
   kept.request = request;
+}
+
+EnqueuedRecord::EnqueuedRecord(MPI_Comm comm) {
+  flight::Rank* rank = flight::own_rank();
+  if (!rank) return;
+  for (flight::Enqueued& each : rank->enqueued)
+    if (uint64_t unused = 0; each.comm.compare_exchange_strong(unused, bits_of(comm))) {
+      each.begun = 0;
+      each.captured = 0;
+      record_ = &each;
+      return;
+    }
+}
+
+EnqueuedRecord::~EnqueuedRecord() {
+  if (record_) record_->comm = 0;
+}
+
+void EnqueuedRecord::add(Function function, const CallArguments& arguments, bool in_stream,
+                         bool captured) const {
+  const flight::Thread* thread = flight::own_thread();
+  if (!record_ || !thread) return;
+  if (captured) record_->captured.store(1, std::memory_order_relaxed);
+  CallArguments of = arguments;
+  of.kind = flight::Kind::enqueued;
+  const uint64_t number = record_->begun.load(std::memory_order_relaxed);
+  flight::Call& call = record_->calls[number % flight::calls_kept];
+  describe(&call, thread->begun.load(std::memory_order_relaxed), function, of,
+           reinterpret_cast<uintptr_t>(current_site));
+  flight::put(call.repeats, uint32_t{in_stream});
+  record_->begun.store(number + 1, std::memory_order_release);
 }
 
 void CallRecord::add(MPI_Count count, MPI_Datatype datatype) {

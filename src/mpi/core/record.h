@@ -172,6 +172,22 @@ class CallRecord {
   uint64_t before_ = 0;  // what was open: an error handler of the program may call MPI
 };
 
+// The collectives that are enqueued on a communicator with a GPU stream, for the flight recorder. Calls on it
+// have been recorded before.
+class EnqueuedRecord {
+ public:
+  explicit EnqueuedRecord(MPI_Comm comm);
+  ~EnqueuedRecord();
+  EnqueuedRecord(const EnqueuedRecord&) = delete;
+  EnqueuedRecord& operator=(const EnqueuedRecord&) = delete;
+  // The program has enqueued one. `in_stream`: no stream passes it before all members have enqueued it.
+  // `captured`: this one or an earlier one is in a graph.
+  void add(Function function, const CallArguments& arguments, bool in_stream, bool captured) const;
+
+ private:
+  flight::Enqueued* record_ = nullptr;  // null: no place is left
+};
+
 // A communicator or a datatype is freed: another one may get its handle.
 void forget_recorded_comm(MPI_Comm comm);
 void forget_recorded_type(MPI_Datatype datatype);

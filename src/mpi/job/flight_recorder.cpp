@@ -50,8 +50,9 @@ class Watch {
     uint64_t calls = 0;
     for (int i = 0; i < std::clamp(header_->taken.load(), 0, header_->ranks); ++i) {
       const flight::Rank& rank = flight::block(const_cast<flight::Header*>(header_), i);
-      if (rank.state.load() != flight::State::unused && rank.job == job_)
-        for (const flight::Thread& thread : rank.threads) calls += 2 * thread.begun + (thread.open != 0) + 1;
+      if (rank.state.load() == flight::State::unused || rank.job != job_) continue;
+      for (const flight::Thread& thread : rank.threads) calls += 2 * thread.begun + (thread.open != 0) + 1;
+      for (const flight::Enqueued& enqueued : rank.enqueued) calls += enqueued.begun;
     }
     return calls;
   }

@@ -118,11 +118,11 @@ StartOperation start_of(Function function, CollectiveCall call) {
 }
 
 int enqueue_collective(Function function, const CollectiveCall& call) {
-  if (const auto result = enqueue_in_stream(call)) return *result;
-  for (const void* buffer : {call.sendbuf, static_cast<const void*>(call.recvbuf)})
-    (void)is_device(buffer);  // as classified()
-  EnqueuedWork works[] = {{start_of(function, call)}};
-  return enqueue(call.comm, works);
+  return enqueue_collective(function, call, [&] {
+    for (const void* buffer : {call.sendbuf, static_cast<const void*>(call.recvbuf)})
+      (void)is_device(buffer);  // as classified()
+    return start_of(function, call);
+  });
 }
 
 // Null: the communicator has a stream of Fairlead's, or nobody can enqueue on it.

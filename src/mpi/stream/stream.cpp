@@ -110,7 +110,11 @@ bool is_complete(Enqueued& enqueued, int* error) {
   const Operation* operation = engine().find(enqueued.request);
   if (operation && !operation->complete()) return false;
   int complete = 0;
+  // No call of the program's, which would seem to go on.
+  flight::Thread unread;
+  flight::Thread* const recorded = std::exchange(flight::detail::thread, &unread);
   *error = MPI_Test(&enqueued.request, &complete, &enqueued.result);
+  flight::detail::thread = recorded;
   return complete || *error != MPI_SUCCESS;
 }
 

@@ -16,6 +16,7 @@
 #include "mpi/abi/host_support.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/coll/communicator_state.h"
+#include "mpi/coll/entry/collective.h"
 #include "mpi/core/engine.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/hooks.h"
@@ -156,7 +157,7 @@ void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle h
     if (registry.keyval == MPI_KEYVAL_INVALID)
       PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &registry.keyval, nullptr);
   }
-  auto made = std::make_shared<StreamCommunicator>();
+  auto made = std::make_shared<StreamCommunicator>(comm);
   made->stream = std::move(stream);
   made->handle = handle;
   made->collective = std::move(collective);
@@ -302,16 +303,32 @@ int enqueue_on_window(MPI_Win win, bool waits, StartOperation start) {
                     {operation_of(*mine, {std::move(start)})});
 }
 
-std::optional<int> enqueue_in_stream(const CollectiveCall& call) {
-  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(call.comm);
-  const std::shared_ptr<StreamCollective> collective = mine ? mine->collective : nullptr;
+static std::optional<int> enqueue_in_stream(const StreamCommunicator& mine, StreamCollective* collective,
+                                            const CollectiveCall& call) {
   if (!collective || !intercepting()) return std::nullopt;
-  const int earlier = take_error(*mine);
+  const int earlier = take_error(mine);
   if (earlier != MPI_SUCCESS)
     return raise_error(call.comm, earlier, "an operation that was enqueued earlier");
   return collective->enqueue(call, [&](std::vector<EnqueuedWork> works) {
     return enqueue(call.comm, works, MPI_STATUS_IGNORE, PartOfCall::second);
   });
+}
+
+int enqueue_collective(Function function, const CollectiveCall& call,
+                       const std::function<StartOperation()>& by_cpu) {
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(call.comm);
+  if (!mine) return refuse_without_stream(call.comm);
+  const std::shared_ptr<StreamCollective> collective = mine->collective;
+  std::optional<int> error = enqueue_in_stream(*mine, collective.get(), call);
+  const bool in_stream = error.has_value();
+  bool captured = in_stream && collective->in_graphs();
+  if (!in_stream) {
+    const auto operation = operation_of(*mine, {by_cpu()});
+    error = enqueue_on(*mine, call.comm, raise_error, GpuStream::Waits::always, {operation});
+    captured = operation->capture != 0;
+  }
+  if (*error == MPI_SUCCESS) mine->record.add(function, recorded::arguments_of(call), in_stream, captured);
+  return *error;
 }
 
 // A request of the host MPI's own streams.

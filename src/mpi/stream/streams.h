@@ -4,10 +4,12 @@
 
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 
+#include "mpi/core/record.h"
 #include "mpi/stream/stream.h"
 #include "mpi/stream/stream_collective.h"
 
@@ -22,10 +24,12 @@ using StreamHandle = int;  // MPIX_Stream of MPICH 5
 
 // The stream of a communicator from MPIX_Stream_comm_create(), or null.
 struct StreamCommunicator {
+  explicit StreamCommunicator(MPI_Comm comm) : record(comm) {}
   std::shared_ptr<GpuStream> stream;
-  StreamHandle handle;
+  StreamHandle handle = 0;
   std::shared_ptr<DeferredError> errors = std::make_shared<DeferredError>();
   std::shared_ptr<StreamCollective> collective;  // null: its collectives are operations of the CPU
+  EnqueuedRecord record;
 };
 std::shared_ptr<StreamCommunicator> stream_communicator(MPI_Comm comm);
 void set_stream(MPI_Comm comm, std::shared_ptr<GpuStream> stream, StreamHandle handle,
@@ -43,9 +47,9 @@ int enqueue(MPI_Comm comm, EnqueuedWork work, MPI_Request* request);
 // The same on the stream of the communicator that the window was created with. Where the stream does not
 // wait, nobody learns when the operation is complete; its start must not leave a request then.
 int enqueue_on_window(MPI_Win win, bool waits, StartOperation start);
-// Enqueues the collective if it can run in the stream. Otherwise returns nullopt; the caller then uses
-// enqueue().
-std::optional<int> enqueue_in_stream(const CollectiveCall& call);
+// Enqueues the collective. If it cannot run in the stream, the CPU does what `by_cpu` returns.
+int enqueue_collective(Function function, const CollectiveCall& call,
+                       const std::function<StartOperation()>& by_cpu);
 // Starts a partitioned request, if the stream of the communicator can run its round alone. Otherwise returns
 // nullopt; the caller then uses enqueue().
 std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm);

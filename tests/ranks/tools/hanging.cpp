@@ -34,8 +34,8 @@ void send_to(int peer, int tag, int count = 8) {
 void receive_from(int peer, int tag) {
   MPI_Recv(other, bytes, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
-void allreduce() {
-  MPI_Allreduce(buffer, other, 4, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+void allreduce(MPI_Comm comm = MPI_COMM_WORLD) {
+  MPI_Allreduce(buffer, other, 4, MPI_DOUBLE, MPI_SUM, comm);
 }
 
 void two_sends() {
@@ -72,11 +72,15 @@ void wrong_tag() {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// On a communicator for which each rank has a name of its own.
 void skips_into_receive() {
+  MPI_Comm duplicate;
+  MPI_Comm_dup(MPI_COMM_WORLD, &duplicate);
+  MPI_Comm_set_name(duplicate, std::to_string(rank).c_str());
   if (rank == 1)
     receive_from(0, 4);
   else
-    allreduce();
+    allreduce(duplicate);
 }
 
 // Nonblocking, on a communicator of the program's, which the ranks number otherwise.
@@ -92,9 +96,9 @@ void waits_for_all() {
   MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 }
 
-// Each rank waits for a GPU stream of its own, outside MPI.
-void streams_wait() {
-  fairlead_device_stream* stream = nullptr;
+// Of the process, with a communicator.
+fairlead_device_stream* stream = nullptr;
+MPI_Comm make_stream() {
   MPIX_Stream mpi_stream;
   MPI_Comm comm;
   if (fairlead_device_stream_create(&stream) != 0) MPI_Abort(MPI_COMM_WORLD, 1);
@@ -105,10 +109,44 @@ void streams_wait() {
   MPIX_Info_set_hex(info, "value", &native, sizeof native);
   MPIX_Stream_create(info, &mpi_stream);
   MPIX_Stream_comm_create(MPI_COMM_WORLD, mpi_stream, &comm);
-  MPI_Comm_set_name(comm, "streams");
+  return comm;
+}
+
+// Each rank waits for a GPU stream of its own, outside MPI.
+void streams_wait() {
+  MPI_Comm comm = make_stream();
   if (rank == 1) MPIX_Send_enqueue(buffer, 8, MPI_BYTE, 0, 8, comm);
   MPIX_Recv_enqueue(other, bytes, MPI_BYTE, (rank + 1) % size, 7, comm, MPI_STATUS_IGNORE);
   fairlead_device_stream_synchronize(stream);
+}
+
+void enqueue_allreduce(MPI_Comm comm, MPI_Op op) {
+  MPIX_Allreduce_enqueue(buffer, other, 4, MPI_INT, op, comm);
+}
+
+// The second one.
+void skip_enqueued(MPI_Op op) {
+  MPI_Comm comm = make_stream();
+  enqueue_allreduce(comm, op);
+  if (rank != 1) enqueue_allreduce(comm, op);
+  fairlead_device_stream_synchronize(stream);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+void skips_enqueued() {
+  skip_enqueued(MPI_SUM);
+}
+// One that does not run in streams.
+void skips_enqueued_of_cpu() {
+  skip_enqueued(MPI_BXOR);
+}
+
+// The streams pass the first one, with what is no result.
+void other_enqueued() {
+  MPI_Comm comm = make_stream();
+  if (rank == 1) MPIX_Bcast_enqueue(buffer, 4, MPI_DOUBLE, 0, comm);
+  enqueue_allreduce(comm, MPI_SUM);
+  fairlead_device_stream_synchronize(stream);
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 void dies() {
@@ -134,6 +172,9 @@ constexpr Program programs[] = {
     {"skips_into_receive", skips_into_receive},
     {"waits_for_all", waits_for_all},
     {"streams_wait", streams_wait},
+    {"skips_enqueued", skips_enqueued},
+    {"skips_enqueued_of_cpu", skips_enqueued_of_cpu},
+    {"other_enqueued", other_enqueued},
     {"dies", dies},
 };
 
