@@ -17,9 +17,12 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <utility>
+#include <vector>
 
 #include "base/memory/kept_memory.h"
+#include "base/system/code_place.h"
 #include "common/command_line.h"
 #include "common/files.h"
 #include "common/provenance.h"
@@ -101,16 +104,23 @@ bool descends_from(int pid, int ancestor) {
   return false;
 }
 
-// With the line of the source, where there is debug information.
-std::string locate(const flight::RankView& rank, const flight::Call& call) {
-  const CodePlace place = flight::site_of(rank, call);
-  static std::map<CodePlace, std::string> texts;
-  auto [text, is_new] = texts.try_emplace(place);
-  if (is_new) text->second = texts_with_lines({place}).front();
-  return text->second;
+// What `make` makes of a function that locates calls, with the lines of the source where there is debug
+// information: it runs twice, first to find the places.
+template <class Make>
+auto with_lines(const Make& make) {
+  std::vector<CodePlace> places;
+  (void)make([&](const flight::RankView& rank, const flight::Call& call) {
+    return places.emplace_back(flight::site_of(rank, call)).text();
+  });
+  std::map<CodePlace, std::string> texts;
+  for (const CodePlace& place : places) texts[place];
+  std::ranges::copy(texts_with_lines({std::views::keys(texts).begin(), std::views::keys(texts).end()}),
+                    std::views::values(texts).begin());
+  auto place = places.begin();
+  return make([&](const flight::RankView&, const flight::Call&) { return texts[*place++]; });
 }
 
-nlohmann::ordered_json as_json(const flight::JobView& job) {
+nlohmann::ordered_json as_json(const flight::JobView& job, const flight::Locate& locate) {
   auto json_of = [&](const flight::RankView& rank, const flight::Call& call) {
     nlohmann::ordered_json json = {{"function", job.name_of(call)},
                                    {"call", flight::words_for(job, rank, call)},
@@ -186,18 +196,24 @@ int hang_command(const Words& words) {
   if (!arguments.save.empty() && !jobs.empty()) {
     save(jobs, arguments.save);
   } else if (arguments.json) {
-    auto json = nlohmann::ordered_json::array();
-    for (const flight::JobView& job : jobs) json.push_back(as_json(job));
+    const auto json = with_lines([&](const flight::Locate& locate) {
+      auto all = nlohmann::ordered_json::array();
+      for (const flight::JobView& job : jobs) all.push_back(as_json(job, locate));
+      return all;
+    });
     // The name of a communicator may end inside a character.
     std::cout << nlohmann::ordered_json{{"jobs", json}, {provenance_key, to_json(Provenance())}}.dump(
                      2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
               << "\n";
   } else {
-    for (const flight::JobView& job : jobs)
-      std::cout << fmt::format("{}a job of {} ranks, {} of them {}\n", &job == jobs.data() ? "" : "\n",
-                               job.size, job.ranks.size(),
-                               arguments.from.empty() ? "on this node" : "in these files")
-                << flight::as_text(job, static_cast<size_t>(arguments.calls), locate);
+    std::cout << with_lines([&](const flight::Locate& locate) {
+      std::string text;
+      for (const flight::JobView& job : jobs)
+        text += fmt::format("{}a job of {} ranks, {} of them {}\n", text.empty() ? "" : "\n", job.size,
+                            job.ranks.size(), arguments.from.empty() ? "on this node" : "in these files") +
+                flight::as_text(job, static_cast<size_t>(arguments.calls), locate);
+      return text;
+    });
   }
   if (jobs.empty())
     throw Failure(exit_problem,
@@ -234,12 +250,14 @@ const char* RecordOfRun::name_of(int function) {
 }
 
 std::string RecordOfRun::now() const {
-  std::string text;
-  if (header_)
-    for (const flight::JobView& job : flight::look(header_))
+  if (!header_) return "";
+  return with_lines([jobs = flight::look(header_)](const flight::Locate& locate) {
+    std::string text;
+    for (const flight::JobView& job : jobs)
       if (std::any_of(job.ranks.begin(), job.ranks.end(), [](const auto& rank) { return rank.lives; }))
         text += flight::as_text(job, 0, locate);
-  return text;
+    return text;
+  });
 }
 
 bool RecordOfRun::ranks_catch(int signal) const {
@@ -255,13 +273,14 @@ bool RecordOfRun::ranks_catch(int signal) const {
 }
 
 std::string RecordOfRun::end() const {
-  std::string text;
-  if (header_)
-    for (flight::JobView& job : flight::look(header_)) {
-      std::erase_if(job.ranks, [](const auto& rank) { return rank.state != flight::State::running; });
-      for (const flight::RankView& rank : job.ranks) text += flight::end_of(job, rank, 3, locate);
-    }
-  return text;
+  if (!header_) return "";
+  return with_lines([jobs = flight::look(header_)](const flight::Locate& locate) {
+    std::string text;
+    for (const flight::JobView& job : jobs)
+      for (const flight::RankView& rank : job.ranks)
+        if (rank.state == flight::State::running) text += flight::end_of(job, rank, 3, locate);
+    return text;
+  });
 }
 
 }  // namespace fairlead::tools

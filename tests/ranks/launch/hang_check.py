@@ -80,6 +80,23 @@ def hang(*arguments):
     return subprocess.run([TOOL, "hang", *map(str, arguments)], text=True, capture_output=True, check=True).stdout
 
 
+def check_lines(folder, pid):
+    """addr2line, here another one, is asked once for each file."""
+    program = os.path.join(folder, "addr2line")
+    with open(program, "w") as file:
+        file.write(f'#!/bin/sh\necho "$3" >> {folder}/asked\nshift 3\nfor place; do echo a.cpp:7; done\n')
+    os.chmod(program, 0o755)
+    environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+    for form in ("--calls", "3"), ("--json",):
+        says = subprocess.run([TOOL, "hang", *form, str(pid)], text=True, capture_output=True, check=True, env=environment).stdout
+        expect("lines", says, r"hanging-\w+\+0x[0-9a-f]+ \(a\.cpp:7\)")
+        with open(os.path.join(folder, "asked")) as file:
+            asked = file.read().split()
+        os.remove(os.path.join(folder, "asked"))
+        if len(asked) != len(set(asked)):
+            raise SystemExit(f"addr2line is asked for {asked}")
+
+
 def check_joined(command):
     """What two nodes have saved says who waits for whom. Its file is that of one node, so each copy lacks ranks."""
     with tempfile.TemporaryDirectory() as folder, subprocess.Popen(
@@ -91,6 +108,7 @@ def check_joined(command):
                 time.sleep(0.2)
                 says = subprocess.run([TOOL, "hang", str(run.pid)], text=True, capture_output=True).stdout
             hang("--save", one, run.pid)
+            check_lines(folder, run.pid)
         finally:
             os.killpg(run.pid, signal.SIGTERM)
         # src/flight/record.h: how many blocks are taken, and the state of the first.
