@@ -14,7 +14,9 @@ namespace fairlead::mpi {
 struct CallSite {
   uintptr_t address = 0;                     // of the call
   std::string function = "an MPI function";  // that the program called
-  std::string place = "an unknown place";    // "program+0x1234": addr2line -e program 0x1234 names the line
+  // "program+0x1234", whose line addr2line -e program 0x1234 names; if the name of the function is known,
+  // "function+0x12 (library.so+0x1234)".
+  std::string place = "an unknown place";
 };
 
 // Walks the stack, which takes some microseconds.
