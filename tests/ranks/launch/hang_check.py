@@ -15,6 +15,7 @@ import tempfile
 import time
 
 TOOL = os.path.join(os.path.dirname(os.path.dirname(sys.argv[-1])), "bin", "fairlead")
+SKIPS_INTO_RECEIVE = "ranks 0 and 2 wait in MPI_Allreduce of MPI_SUM on [02] for rank 1, which is in MPI_Recv from rank 0, tag 4"
 SKIPS_ENQUEUED = ("rank 1 has not enqueued MPIX_Allreduce_enqueue of MPI_{op} on .*, "
                   "at which GPU streams of ranks 0 and 2 wait")
 # What the report must say; 0, 1 and 2 are the ranks.
@@ -25,12 +26,13 @@ SAYS = {
     "other_collective": ["rank 0 is in MPI_Allreduce of MPI_SUM", "MPI_Bcast with root 0|MPI_Finalize"],
     "other_root": ["different calls meet: .*in MPI_Bcast with root 1"],
     "wrong_tag": [r"rank 0 waits in MPI_Recv from rank 1, tag 7, but rank 1 sent tag 8 \(MPI_Send, "],
-    "skips_into_receive": ["ranks 0 and 2 wait in MPI_Allreduce of MPI_SUM on [02] for rank 1, which is in MPI_Recv from rank 0, tag 4"],
+    "skips_into_receive": [SKIPS_INTO_RECEIVE],
     "streams_wait": ["a GPU stream of rank 0 is at MPI_Irecv from rank 1, tag 7 on .*, but rank 1 sent tag 8 "],
     "skips_enqueued": [SKIPS_ENQUEUED.format(op="SUM")],
     "skips_enqueued_of_cpu": [SKIPS_ENQUEUED.format(op="BXOR")],
     "other_enqueued": ["different calls meet: rank 1 has enqueued MPIX_Bcast_enqueue with root 0 on .* and "
                        "ranks 0 and 2 have enqueued MPIX_Allreduce_enqueue of MPI_SUM on "],
+    "replays_enqueued": [SKIPS_INTO_RECEIVE],
     "waits_for_all": ["waits in MPI_Irecv from rank 2, tag 2 on rows, but rank 2 sent tag 1 "],
 }
 # The place of each call is in the program, and the memory is known.
@@ -68,6 +70,8 @@ def check(command, name, memory):
     for text in report, asked:
         for pattern in SAYS[name]:
             expect(f"{name} in {memory} memory", text, r"^\* .*" + pattern)
+        if name == "replays_enqueued" and "enqueued" in "".join(re.findall(r"^\* .*", text, re.M)):
+            raise SystemExit(f"what graphs do is compared: {text}")
         for rank in range(3):
             expect(f"{name} in {memory} memory", text, ROW.format(rank=rank))
     if name not in ("waits_for_all", "streams_wait") and "enqueued" not in name:  # no rank is in a call with buffers

@@ -149,6 +149,19 @@ void other_enqueued() {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// Twice each, so that all streams pass them.
+void replays_enqueued() {
+  MPI_Comm comm = make_stream();
+  fairlead_device_graph* graph = nullptr;
+  if (rank == 0) fairlead_device_capture_begin(stream);
+  enqueue_allreduce(comm, MPI_SUM);
+  if (rank == 0) fairlead_device_capture_end(stream, &graph);
+  for (int i = 0; rank == 0 && i < 2; ++i) fairlead_device_graph_launch(graph, stream);
+  if (rank != 0) enqueue_allreduce(comm, MPI_SUM);
+  fairlead_device_stream_synchronize(stream);
+  skips_into_receive();
+}
+
 void dies() {
   MPI_Bcast(buffer, 8, MPI_BYTE, 0, MPI_COMM_WORLD);
   if (rank == 1) {
@@ -175,6 +188,7 @@ constexpr Program programs[] = {
     {"skips_enqueued", skips_enqueued},
     {"skips_enqueued_of_cpu", skips_enqueued_of_cpu},
     {"other_enqueued", other_enqueued},
+    {"replays_enqueued", replays_enqueued},
     {"dies", dies},
 };
 
