@@ -15,9 +15,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <ranges>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -112,12 +113,12 @@ auto with_lines(const Make& make) {
   (void)make([&](const flight::RankView& rank, const flight::Call& call) {
     return places.emplace_back(flight::site_of(rank, call)).text();
   });
-  std::map<CodePlace, std::string> texts;
-  for (const CodePlace& place : places) texts[place];
-  std::ranges::copy(texts_with_lines({std::views::keys(texts).begin(), std::views::keys(texts).end()}),
-                    std::views::values(texts).begin());
+  const std::set<CodePlace> different(places.begin(), places.end());
+  const std::vector<std::string> texts = texts_with_lines({different.begin(), different.end()});
   auto place = places.begin();
-  return make([&](const flight::RankView&, const flight::Call&) { return texts[*place++]; });
+  return make([&](const flight::RankView&, const flight::Call&) {
+    return texts[static_cast<size_t>(std::distance(different.begin(), different.find(*place++)))];
+  });
 }
 
 nlohmann::ordered_json as_json(const flight::JobView& job, const flight::Locate& locate) {
