@@ -167,9 +167,11 @@ class Findings {
   bool differ(const Parties& parties, const char* is, const char* are) {
     if (parties.size() < 2) return false;
     std::vector<Party> sorted;
+    sorted.reserve(parties.size());
     for (const auto& [call, party] : parties) sorted.push_back(party);
     std::ranges::stable_sort(sorted, {}, [](const Party& party) { return party.ranks.size(); });
     std::vector<std::string> words;
+    words.reserve(sorted.size());
     for (const auto& [call, ranks] : sorted)
       words.push_back(words_for_ranks(ranks) + (ranks.size() > 1 ? are : is) + call);
     add("different calls meet: " + listed(words));
