@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Interception: every interposed MPI function tests intercepting() first. In a job in which no rank has a GPU
-// runtime, interception is disabled and every call goes straight to the host MPI.
+// runtime, unless this process has an MPI session, interception is disabled and every call goes straight to
+// the host MPI.
 
 #pragma once
 
