@@ -126,7 +126,13 @@ PartitionOffer::~PartitionOffer() {
   name_.store(0, std::memory_order_release);
   std::lock_guard lock(own_mutex);
   Own& mine = own[static_cast<size_t>(index_)];
+  if (for_ever_) ended_ = [] { return false; };
   mine = ended_ && !ended_() ? Own{true, std::move(ended_)} : Own{};
+}
+
+void PartitionOffer::use_until(std::function<bool()> ended) {
+  for_ever_ = for_ever_ || !ended;
+  ended_ = std::move(ended);
 }
 
 bool PartitionOffer::begin_round(uint64_t round) {
@@ -138,7 +144,9 @@ bool PartitionOffer::begin_round(uint64_t round) {
 
 std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receiver, const MessageKey& key,
                                                    const PartitionShape& shape, int device, uint64_t rounds) {
-  if (!options().ipc || !key || receiver < 0 || receiver == node.rank()) return nullptr;
+  if (!options().ipc || !key || receiver < 0 || receiver == node.rank() ||
+      shape.partitions > channel_partitions)
+    return nullptr;
   Table* const table = table_of(node, receiver);
   if (!table) return nullptr;
   const auto found = std::ranges::find(table->names, name_of(key),

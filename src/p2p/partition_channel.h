@@ -20,7 +20,8 @@
 // Each word changes between the same values in every round, so a graph may replay what a stream does with
 // them.
 //
-// Belongs to one thread at a time (the engine's lock).
+// Belongs to one thread at a time (the engine's lock), but for the words, and for the destructor and
+// use_until() of an offer, which belong to the program's calls on its request.
 
 #pragma once
 
@@ -55,8 +56,8 @@ struct PartitionShape {
   uint64_t partition_bytes;  // without gaps
 };
 
-// Does what may not be possible any more when streams wait: makes and page-locks this rank's memory for
-// channels; and, when others have done that, theirs, and finds out where this device may write.
+// Do what may not be possible any more when streams wait: make and page-lock this rank's memory for channels;
+// and, when others have done that, page-lock theirs and find out where this device may write.
 void open_channels(node::Node& node);
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
 
@@ -81,8 +82,9 @@ class PartitionOffer {
   bool begin_round(uint64_t round);
   uint32_t* open() { return &channel_.open; }
   uint32_t* arrived(int partition) { return &channel_.arrived[partition]; }
-  // A stream uses the words until the function, which any thread may call, returns true.
-  void use_until(std::function<bool()> ended) { ended_ = std::move(ended); }
+  // A stream uses the words until the function, which any thread may call, returns true; none: for ever.
+  // Before, they serve no other message.
+  void use_until(std::function<bool()> ended);
 
  private:
   PartitionOffer(std::atomic<uint64_t>& name, PartitionChannel& channel, int index)
@@ -91,6 +93,7 @@ class PartitionOffer {
   PartitionChannel& channel_;
   const int index_;
   std::function<bool()> ended_;
+  bool for_ever_ = false;
 };
 
 // The sender's side.

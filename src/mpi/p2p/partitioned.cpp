@@ -30,11 +30,14 @@ std::unique_ptr<Type> make(const UserBuffer& buffer, int partitions, int peer, i
 template <class Type, class Init>
 int init_partitioned(const UserBuffer& buffer, int partitions, int peer, int tag, MPI_Comm comm, Init init,
                      MPI_Request* request) {
+  static Mutex counting;  // in the order of the host MPI, which matches them so
   std::unique_ptr<Type> operation = make<Type>(buffer, partitions, peer, tag, comm);
+  std::unique_lock lock(counting);
   const int result = operation ? operation->make_request(init)
                                : init(buffer.address, buffer.count, buffer.datatype, request);
   if (result != MPI_SUCCESS) return result;
   const p2p::MessageKey key = count_partitioned(Type::direction, peer, tag, comm);
+  lock.unlock();
   if (!operation) return MPI_SUCCESS;
   operation->set_key(key);
   MPI_Request handle = operation->own_handle();
@@ -44,16 +47,6 @@ int init_partitioned(const UserBuffer& buffer, int partitions, int peer, int tag
 
 int refuse(const char* function, const std::string& why, MPI_Comm comm = comm_of_no_object()) {
   return refuse_call(comm, function, MPI_ERR_REQUEST, why);
-}
-
-template <class TellHost>
-int mark_ready(MPI_Request request, int low, int high, TellHost tell_host) {
-  auto* operation = find_partitioned<PartitionedSend>(request);
-  if (!operation) return tell_host();
-  if (operation->in_stream && !operation->active)
-    return refuse("MPI_Pready", "a GPU stream runs the request; MPIX_Pready_enqueue() marks its partitions",
-                  operation->comm());
-  return operation->mark_ready(low, high, tell_host);
 }
 
 // The words of all MPIX_Prequest that are not freed, by their address.
@@ -70,10 +63,11 @@ int create(MPI_Request request, MPIX_Prequest* prequest) {
     return refuse(name,
                   "the request is not one of MPI_Psend_init or MPI_Precv_init for device memory; a kernel "
                   "cannot mark partitions of host memory");
-  if (operation->active || operation->has_words())
-    return refuse(name,
-                  operation->active ? "the request is active" : "the request has an MPIX_Prequest already",
-                  operation->comm());
+  const auto* receive = dynamic_cast<const PartitionedReceive*>(operation);
+  if (operation->active || operation->has_words() || (receive && receive->in_stream))
+    return refuse(
+        name, operation->has_words() ? "the request has an MPIX_Prequest already" : "the request is active",
+        operation->comm());
   if (const std::string why = why_no_progress_thread(); !why.empty())
     return refuse(name, why, operation->comm());
   std::shared_ptr<PartitionWords> words = PartitionWords::make(operation->partitions());
@@ -132,28 +126,34 @@ FAIRLEAD_MPI(Precv_init, (void* buf, int partitions, MPI_Count count, MPI_Dataty
 
 FAIRLEAD_MPI(Pready, (int partition, MPI_Request request)) {
   CallRecord record(Function::Pready);
-  return mark_ready(request, partition, partition, [&] { return real.Pready(partition, request); });
+  auto tell_host = [&] { return real.Pready(partition, request); };
+  auto* operation = find_partitioned<PartitionedSend>(request);
+  return operation ? operation->mark_ready(partition, partition, tell_host) : tell_host();
 }
 
 FAIRLEAD_MPI(Pready_range, (int low, int high, MPI_Request request)) {
   CallRecord record(Function::Pready_range);
-  return mark_ready(request, low, high, [&] { return real.Pready_range(low, high, request); });
+  auto tell_host = [&] { return real.Pready_range(low, high, request); };
+  auto* operation = find_partitioned<PartitionedSend>(request);
+  return operation ? operation->mark_ready(low, high, tell_host) : tell_host();
 }
 
 FAIRLEAD_MPI(Pready_list, (int length, const int partitions[], MPI_Request request)) {
   CallRecord record(Function::Pready_list);
-  if (!find_partitioned<PartitionedSend>(request)) return real.Pready_list(length, partitions, request);
-  int result = MPI_SUCCESS;
-  for (int i = 0; i < length && result == MPI_SUCCESS; ++i)
-    result = mark_ready(request, partitions[i], partitions[i],
-                        [&] { return real.Pready(partitions[i], request); });
-  return result;
+  auto tell_host = [&] { return real.Pready_list(length, partitions, request); };
+  auto* operation = find_partitioned<PartitionedSend>(request);
+  if (!operation || length < 0) return tell_host();
+  return operation->mark_ready({partitions, partitions + length}, tell_host);
 }
 
 FAIRLEAD_MPI(Parrived, (MPI_Request request, int partition, int* flag)) {
   CallRecord record(Function::Parrived);
   if (intercepting() && engine().busy()) engine().progress();
-  if (auto* operation = find_partitioned<PartitionedReceive>(request))
-    return operation->arrived(partition, flag);
-  return real.Parrived(request, partition, flag);
+  auto* operation = find_partitioned<PartitionedReceive>(request);
+  if (!operation) return real.Parrived(request, partition, flag);
+  if (operation->in_stream && !operation->active)
+    return refuse("MPI_Parrived",
+                  "a GPU stream runs the request; MPIX_Parrived_enqueue() waits for a partition",
+                  operation->comm());
+  return operation->arrived(partition, flag);
 }

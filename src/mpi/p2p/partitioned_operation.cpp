@@ -74,7 +74,7 @@ bool Partitioned::may_be_direct() const {
 }
 
 int Partitioned::start() {
-  if (!has_words()) words_ = nullptr;  // MPIX_Prequest_free() has released them
+  by_kernels_ = has_words();
   begin();
   arrived_ = false;
   came_ = -1;
@@ -87,10 +87,12 @@ int Partitioned::start() {
   }
   record_.set_path(direct_ ? Traffic::put : path_, bytes_of(partitions_));
   const int result = direct_ ? MPI_SUCCESS : real.Start(&request_);
-  if (result != MPI_SUCCESS)
-    key_ = {};  // the peer may count this round, or not
-  else if (words_ || direct_)
-    progress_thread().begin_enqueued();
+  if (result == MPI_SUCCESS) {
+    if (by_kernels_ || direct_) progress_thread().begin_enqueued();
+  } else {
+    std::lock_guard lock(engine().mutex());
+    --rounds_;
+  }
   return result;
 }
 
@@ -122,7 +124,7 @@ bool Partitioned::all_arrived() {
 }
 
 void Partitioned::end_round() {
-  if (words_ || direct_) progress_thread().end_enqueued(false);
+  if (by_kernels_ || direct_) progress_thread().end_enqueued(false);
   complete_.store(true, std::memory_order_release);
 }
 
@@ -147,7 +149,7 @@ bool Partitioned::claim_run() {
 
 bool Partitioned::start_next_run() {
   if (!claim_run()) return false;
-  if (words_) progress_thread().wake();
+  if (by_kernels_) progress_thread().wake();
   const size_t bytes = bytes_in(first_, end_ - first_);
   if (!layout_.contiguous || bytes == 0) {
     end_run(copy_partitions(first_, end_ - first_) ? Error::none : Error::failed);
@@ -172,6 +174,7 @@ PartitionedSend::PartitionedSend(const UserBuffer& buffer, int partitions, int d
 int PartitionedSend::start() {
   ready_ = 0;
   opened_ = false;
+  for (auto& ready : ready_to_write_) ready = false;
   return Partitioned::start();
 }
 
@@ -200,13 +203,14 @@ void PartitionedSend::advance() {
     store(link_->open(), 0);
     opened_ = true;
   }
-  if ((words_ || direct_) && !copy_runs()) return;
-  if (error_ != MPI_SUCCESS || (ready_ >= partitions_ && (direct_ || all_arrived()))) end_round();
+  if ((by_kernels_ || direct_) && !copy_runs()) return;
+  if (direct_ ? ready_ >= partitions_ : error_ != MPI_SUCCESS || (ready_ >= partitions_ && all_arrived()))
+    end_round();
 }
 
 bool PartitionedSend::claim(int partition) {
   return (direct_ && ready_to_write_[static_cast<size_t>(partition)].exchange(false)) ||
-         (words_ && words_->take(partition));
+         (by_kernels_ && words_->take(partition));
 }
 
 Error PartitionedSend::start_copy(device::Copy& copy, int first, size_t bytes) {
@@ -226,8 +230,7 @@ bool PartitionedSend::copy_partitions(int first, int partitions) {
   return copied;
 }
 
-// What is ready is in host memory, or has been written to the receiver's buffer. A receiver gets no part of a
-// message that failed.
+// What is ready is in host memory, or has been written to the receiver's buffer.
 void PartitionedSend::end_run(Error state) {
   const bool failed = state != Error::none;
   if (failed) {
@@ -235,11 +238,11 @@ void PartitionedSend::end_run(Error state) {
     error_ = MPI_ERR_OTHER;
   }
   if (direct_)
-    for (int i = failed ? 0 : first_; i < (failed ? partitions_ : end_); ++i)
+    for (int i = first_; i < end_; ++i)
       store(link_->arrived(i), failed ? p2p::partition_failed : p2p::partition_arrived);
   else if (!failed)
     error_ = real.Pready_range(first_, end_ - 1, request_);
-  if (!failed) ready_ += end_ - first_;
+  if (!failed || direct_) ready_ += end_ - first_;
 }
 
 int PartitionedSend::copy_out(int low, int high) {
@@ -250,9 +253,19 @@ int PartitionedSend::copy_out(int low, int high) {
   return raise(MPI_ERR_OTHER);
 }
 
-int PartitionedSend::mark_direct(int low, int high) {
-  check(low, high);
-  for (int i = low; i <= high; ++i) ready_to_write_[static_cast<size_t>(i)] = true;
+std::vector<int> PartitionedSend::range(int low, int high) {
+  std::vector<int> all;
+  for (int i = low; i <= high; ++i) all.push_back(i);
+  return all;
+}
+
+int PartitionedSend::mark_direct(const std::vector<int>& partitions) {
+  if (partitions.empty() || !std::ranges::all_of(partitions, [this](int i) { return exists(i); }))
+    return raise(MPI_ERR_ARG);
+  for (int i : partitions) {
+    check(i, i);
+    ready_to_write_[static_cast<size_t>(i)] = true;
+  }
   engine().progress();
   progress_thread().wake();
   return MPI_SUCCESS;
@@ -276,19 +289,6 @@ bool PartitionedSend::pack(int partition) {
   return true;
 }
 
-PartitionedSend::Write PartitionedSend::write(int low, int high) {
-  Write write{
-      link_->at(low), in_device(low), bytes_of(high - low + 1), marked_ == 0 ? link_->open() : nullptr, {}};
-  for (int i = low; i <= high; ++i) write.arrived.push_back(link_->arrived(i));
-  marked_ += high - low + 1;
-  return write;
-}
-
-bool PartitionedSend::stream_may_run() {
-  std::lock_guard lock(engine().mutex());
-  return marks_in_stream && !has_words() && link_ && rounds_ + 1 >= link_->first_round();
-}
-
 // ---- Receives ------------------------------------------------------------------------------------------
 
 PartitionedReceive::PartitionedReceive(const UserBuffer& buffer, int partitions, int source, int tag,
@@ -298,10 +298,10 @@ PartitionedReceive::PartitionedReceive(const UserBuffer& buffer, int partitions,
 
 int PartitionedReceive::start() {
   for (auto& location : locations_) location = Location::in_host;
-  if (words_) words_->clear();
+  if (has_words()) words_->clear();
   const int result = Partitioned::start();
   if (direct_) store(offer_->open(), 1);
-  if (layout_.bytes > 0 && !words_ && checks_streams())
+  if (layout_.bytes > 0 && !by_kernels_ && checks_streams())
     check_streams(device_, in_device(0), layout_of(partitions_ * buffer_.count, buffer_.datatype),
                   BufferUse::received);
   return result;
@@ -336,7 +336,7 @@ void PartitionedReceive::advance() {
     return end_round();
   }
   const bool all = all_arrived();
-  if ((!all && !words_) || !copy_runs() || !all) return;
+  if ((!all && !by_kernels_) || !copy_runs() || !all) return;
   for (auto& location : locations_)
     if (location.load(std::memory_order_acquire) != Location::in_device) return;  // still in MPI_Parrived
   end_round();
@@ -441,7 +441,7 @@ void PartitionedReceive::end_run(Error state) {
 
 void PartitionedReceive::set_in_device(int partition) {
   locations_[static_cast<size_t>(partition)].store(Location::in_device, std::memory_order_release);
-  if (words_) words_->set(partition);
+  if (by_kernels_) words_->set(partition);
 }
 
 }  // namespace fairlead::mpi

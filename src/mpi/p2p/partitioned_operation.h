@@ -8,7 +8,7 @@
 //
 // Requests that GPU streams or kernels use need the host MPI for their first rounds only: then the sender
 // writes to the receiver's buffer (p2p/partition_channel.h). A round is `direct` if it does. A stream may run
-// such a round alone (mpi/stream/partitioned_enqueue.cpp); this operation is not active then.
+// such a round of a receive alone (mpi/stream/partitioned_enqueue.cpp), which is not active then.
 //
 // Several threads may call MPI_Pready and MPI_Parrived at once; neither holds a lock while it copies.
 //
@@ -101,10 +101,6 @@ class Partitioned : public Operation {
   // A stream or a kernel will take part: rounds may become direct. `may_map`: the call may end a capture of
   // the program's.
   virtual void use_on_gpu(bool may_map) = 0;
-  // May a stream run the next round alone, and does it run the last one that was enqueued?
-  virtual bool stream_may_run() = 0;
-  bool in_stream = false;
-
   int start() override;
   // No peer depends on Fairlead: the host MPI alone moves what it has been given, and the progress thread
   // makes direct rounds.
@@ -159,7 +155,8 @@ class Partitioned : public Operation {
   MPI_Count came_ = -1;  // length of the received message, if the host MPI reported it
   int host_error_ = MPI_SUCCESS;
   int error_ = MPI_SUCCESS;
-  std::shared_ptr<PartitionWords> words_;  // null: no kernel takes part
+  std::shared_ptr<PartitionWords> words_;
+  bool by_kernels_ = false;  // they take part in this round
   bool copying_ = false;
   int first_ = 0, end_ = 0;  // the partitions of the last run
 
@@ -182,32 +179,23 @@ class PartitionedSend : public Partitioned {
   void advance() override;
   void describe(MPI_Status* status) override { set_empty(status); }
 
-  // Marks partitions; `tell_host` is the host MPI's function. Refuses those that do not exist.
+  // Marks partitions. `tell_host` is the host MPI's function, which refuses those that do not exist.
+  template <class TellHost>
+  int mark_ready(const std::vector<int>& partitions, TellHost tell_host) {
+    if (direct_) return mark_direct(partitions);
+    int result = MPI_SUCCESS;
+    for (size_t i = 0; i < partitions.size() && result == MPI_SUCCESS; ++i)
+      result = copy_out(partitions[i], partitions[i]);
+    return note_ready(result == MPI_SUCCESS ? tell_host() : result, static_cast<int>(partitions.size()));
+  }
   template <class TellHost>
   int mark_ready(int low, int high, TellHost tell_host) {
-    if (direct_ && exists(low) && exists(high) && low <= high) return mark_direct(low, high);
-    int result = copy_out(low, high);
-    if (result == MPI_SUCCESS) result = tell_host();
-    if (result == MPI_SUCCESS) ready_ += high - low + 1;
-    return result;
+    if (direct_) return mark_direct(range(low, high));
+    const int result = copy_out(low, high);
+    return note_ready(result == MPI_SUCCESS ? tell_host() : result, high - low + 1);
   }
 
   void use_on_gpu(bool may_map) override;
-  // The program marks partitions in its stream, so that a stream that ran a round could not miss those that
-  // it marks otherwise.
-  bool marks_in_stream = false;
-  bool stream_may_run() override;
-  // Of a round that a stream runs alone: what it does for partitions that the program marks.
-  struct Write {
-    void* to;
-    const void* from;
-    uint64_t bytes;
-    uint32_t* open;  // null unless it is the first write of the round
-    std::vector<uint32_t*> arrived;
-  };
-  void begin_in_stream() { marked_ = 0; }
-  Write write(int low, int high);
-  bool all_marked() const { return marked_ == partitions_; }
 
  private:
   void join();
@@ -217,7 +205,12 @@ class PartitionedSend : public Partitioned {
   device::Error start_copy(device::Copy& copy, int first, size_t bytes) override;
   void end_run(device::Error state) override;
   int copy_out(int low, int high);
-  int mark_direct(int low, int high);
+  static std::vector<int> range(int low, int high);
+  int mark_direct(const std::vector<int>& partitions);
+  int note_ready(int result, int partitions) {
+    if (result == MPI_SUCCESS) ready_ += partitions;
+    return result;
+  }
   void check(int low, int high);
   void log_unreadable();
   bool pack(int partition);
@@ -226,7 +219,6 @@ class PartitionedSend : public Partitioned {
   std::unique_ptr<p2p::PartitionLink> link_;
   bool opened_ = false;  // by the receiver
   std::vector<std::atomic<bool>> ready_to_write_;
-  int marked_ = 0;  // in the stream
 };
 
 class PartitionedReceive : public Partitioned {
@@ -245,8 +237,10 @@ class PartitionedReceive : public Partitioned {
   }
 
   void use_on_gpu(bool may_map) override;
-  bool stream_may_run() override;
-  // Whose words a stream uses that runs a round alone.
+  // May a stream run the next round alone, and does it run the one that the program has enqueued last?
+  bool stream_may_run();
+  std::atomic<bool> in_stream = false;
+  // Whose words that stream uses.
   p2p::PartitionOffer& offer() { return *offer_; }
 
  private:

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Partitioned requests on GPU streams. Once the sender has joined the receiver's buffer
-// (p2p/partition_channel.h), streams run whole rounds alone, by copies and words, and a graph may replay
-// them. Until then, and where kernels mark partitions, the CPU starts the calls of MPI when the stream has
-// come to them.
+// Partitioned requests on GPU streams. A stream runs a receive alone, by words, as soon as the sender has
+// joined its buffer (p2p/partition_channel.h). All else are the calls of MPI, which the CPU starts when the
+// stream has come to them; a send then writes to that buffer. A stream does not run a send: it would have to
+// wait for the receiver where the program marks a partition, and MPI_Pready waits for nobody.
 
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,90 +26,63 @@ using device::WordAccess;
 
 constexpr bool waits = true, writes = false;
 
-// Work of a stream for a round that it runs alone.
-int run(const StreamCommunicator& mine, MPI_Comm comm, const GpuStream::Alone& work,
-        std::function<bool()>* ended = nullptr) {
-  const int earlier = take_error(mine);
-  if (earlier != MPI_SUCCESS) return raise_error(comm, earlier, "an operation that was enqueued earlier");
-  const Error error = mine.stream->run_alone(work, ended);
-  return error == Error::none ? MPI_SUCCESS : raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
-}
-
 int refuse(MPI_Comm comm, const char* function, const char* why) {
   return refuse_call(comm, function, MPI_ERR_REQUEST, why);
 }
 
-int end_send(PartitionedSend& operation, MPI_Comm comm, MPI_Status* status) {
-  operation.in_stream = false;
-  if (status != MPI_STATUS_IGNORE) set_empty(status);
-  if (operation.all_marked()) return MPI_SUCCESS;
-  return refuse(comm, "MPIX_Wait_enqueue",
-                "partitions of the send have not been marked; MPIX_Pready_enqueue() marks them before");
+// The stream handles words of the receive.
+int run(PartitionedReceive& operation, const StreamCommunicator& mine, MPI_Comm comm,
+        std::vector<WordAccess> accesses) {
+  std::function<bool()> ended;
+  const Error error = mine.stream->run_alone(std::move(accesses), &ended);
+  operation.offer().use_until(std::move(ended));
+  return error == Error::none ? MPI_SUCCESS : raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
 }
 
-int end_receive(PartitionedReceive& operation, const std::shared_ptr<StreamCommunicator>& mine, MPI_Comm comm,
-                MPI_Status* status) {
-  operation.in_stream = false;
-  if (status != MPI_STATUS_IGNORE) operation.describe(status);
-  GpuStream::Alone work;
+// What the program enqueues for MPIX_Wait_enqueue().
+int end_receive(MPI_Request request, MPI_Comm comm, MPI_Status* status) {
+  auto* operation = find_partitioned<PartitionedReceive>(request);
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+  if (!operation || !mine)
+    return refuse(comm_of_no_object(), "MPIX_Wait_enqueue", "the request or its communicator has been freed");
+  operation->in_stream = false;
+  if (status != MPI_STATUS_IGNORE) operation->describe(status);
+  std::vector<WordAccess> accesses;
   for (bool kind : {waits, writes})
-    for (int i = 0; i < operation.partitions(); ++i)
-      work.before.push_back({kind, operation.offer().arrived(i), kind == waits});
-  std::function<bool()> ended;
-  const int error = run(*mine, comm, work, &ended);
-  operation.offer().use_until(std::move(ended));
-  count(Traffic::in_stream, operation.bytes_of(operation.partitions()));
+    for (int i = 0; i < operation->partitions(); ++i)
+      accesses.push_back({kind, operation->offer().arrived(i), kind == waits});
+  const int error = run(*operation, *mine, comm, std::move(accesses));
+  if (error == MPI_SUCCESS) count(Traffic::in_stream, operation->bytes_of(operation->partitions()));
   return error;
 }
 
-int start_alone(PartitionedSend& operation, const std::shared_ptr<StreamCommunicator>&, MPI_Comm comm,
-                MPI_Request request) {
-  operation.begin_in_stream();
+std::optional<int> start_receive(PartitionedReceive& operation, const StreamCommunicator& mine, MPI_Comm comm,
+                                 MPI_Request request) {
+  // Kernels behind the start must not see what arrived in the round before.
+  if (operation.clear_words_on(mine.stream->stream()) != Error::none)
+    return raise_error(comm, MPI_ERR_OTHER, "the start");
+  if (!operation.stream_may_run()) {
+    operation.use_on_gpu(!mine.stream->is_captured());
+    return std::nullopt;
+  }
+  if (const int earlier = take_error(mine); earlier != MPI_SUCCESS)
+    return raise_error(comm, earlier, "an operation that was enqueued earlier");
+  const int error = run(operation, mine, comm, {{writes, operation.offer().open(), 1}});
+  if (error != MPI_SUCCESS) return error;
+  operation.in_stream = true;
   wait_for_request_by(request, comm,
-                      [&operation, comm](MPI_Status* status) { return end_send(operation, comm, status); });
+                      [request, comm](MPI_Status* status) { return end_receive(request, comm, status); });
   return MPI_SUCCESS;
 }
 
-int start_alone(PartitionedReceive& operation, const std::shared_ptr<StreamCommunicator>& mine, MPI_Comm comm,
-                MPI_Request request) {
-  std::function<bool()> ended;
-  const int error = run(*mine, comm, {.before = {{writes, operation.offer().open(), 1}}}, &ended);
-  operation.offer().use_until(std::move(ended));
-  if (error == MPI_SUCCESS)
-    wait_for_request_by(request, comm, [&operation, mine, comm](MPI_Status* status) {
-      return end_receive(operation, mine, comm, status);
-    });
-  return error;
-}
-
-template <class Type>
-std::optional<int> start(Type* operation, const std::shared_ptr<StreamCommunicator>& mine, MPI_Comm comm,
-                         MPI_Request request) {
-  if (!operation) return std::nullopt;
-  if (!operation->stream_may_run()) operation->use_on_gpu(!mine->stream->is_captured());
-  operation->in_stream = operation->stream_may_run();
-  if (!operation->in_stream) return std::nullopt;
-  return start_alone(*operation, mine, comm, request);
-}
-
-int mark(int low, int high, MPI_Request request, MPI_Comm comm) {
-  auto* operation = find_partitioned<PartitionedSend>(request);
+int mark(const char* name, int low, int high, MPI_Request request, MPI_Comm comm) {
+  const auto* operation = find_partitioned<PartitionedSend>(request);
   if (operation && (low > high || !operation->exists(low) || !operation->exists(high)))
-    return refuse(comm, "MPIX_Pready_enqueue", "there are no such partitions");
-  if (operation) operation->marks_in_stream = true;
-  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
-  if (!operation || !operation->in_stream || !mine) {
-    EnqueuedWork works[] = {{[=](MPI_Request* started) {
-      *started = MPI_REQUEST_NULL;
-      return fairlead_Pready_range(low, high, request);
-    }}};
-    return enqueue(comm, works);
-  }
-  const PartitionedSend::Write write = operation->write(low, high);
-  GpuStream::Alone work{.copy = device::CopyItem{write.to, write.from, write.bytes}};
-  if (write.open) work.before = {{waits, write.open, 1}, {writes, write.open, 0}};
-  for (uint32_t* arrived : write.arrived) work.after.push_back({writes, arrived, p2p::partition_arrived});
-  return run(*mine, comm, work);
+    return refuse(comm, name, "there are no such partitions");
+  return enqueue_unwaited(comm, [=](MPI_Request* started) {
+    *started = MPI_REQUEST_NULL;
+    return fairlead_Pready_range(low, high, request);
+  });
 }
 
 int await(MPI_Request request, int partition, MPI_Comm comm) {
@@ -118,16 +90,21 @@ int await(MPI_Request request, int partition, MPI_Comm comm) {
   if (operation && !operation->exists(partition))
     return refuse(comm, "MPIX_Parrived_enqueue", "there is no such partition");
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
-  if (!operation || !operation->in_stream || !mine) {
-    EnqueuedWork works[] = {{[=](MPI_Request* started) {
-      *started = MPI_REQUEST_NULL;
-      int arrived = 0;
-      const int error = fairlead_Parrived(request, partition, &arrived);
-      return error != MPI_SUCCESS || arrived ? error : try_again;
-    }}};
-    return enqueue(comm, works);
+  if (operation && operation->in_stream && mine) {
+    if (const int earlier = take_error(*mine); earlier != MPI_SUCCESS)
+      return raise_error(comm, earlier, "an operation that was enqueued earlier");
+    return run(*operation, *mine, comm, {{waits, operation->offer().arrived(partition), 1}});
   }
-  return run(*mine, comm, {.before = {{waits, operation->offer().arrived(partition), 1}}});
+  EnqueuedWork works[] = {{[=](MPI_Request* started) {
+    *started = MPI_REQUEST_NULL;
+    int arrived = 0;
+    // Without the host's question whether a stream runs the request: it may run the next round.
+    auto* receive = find_partitioned<PartitionedReceive>(request);
+    const int error =
+        receive ? receive->arrived(partition, &arrived) : fairlead_Parrived(request, partition, &arrived);
+    return error != MPI_SUCCESS || arrived ? error : try_again;
+  }}};
+  return enqueue(comm, works);
 }
 
 }  // namespace
@@ -135,12 +112,10 @@ int await(MPI_Request request, int partition, MPI_Comm comm) {
 std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine) return std::nullopt;
-  auto* receive = find_partitioned<PartitionedReceive>(request);
-  // Kernels behind the start must not see what arrived in the round before.
-  if (receive && receive->clear_words_on(mine->stream->stream()) != Error::none)
-    return raise_error(comm, MPI_ERR_OTHER, "the start");
-  if (const auto started = start(receive, mine, comm, request)) return started;
-  return start(find_partitioned<PartitionedSend>(request), mine, comm, request);
+  if (auto* receive = find_partitioned<PartitionedReceive>(request))
+    return start_receive(*receive, *mine, comm, request);
+  if (auto* send = find_partitioned<PartitionedSend>(request)) send->use_on_gpu(!mine->stream->is_captured());
+  return std::nullopt;
 }
 
 }  // namespace fairlead::mpi
@@ -149,11 +124,11 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_MPIX(Pready_range_enqueue, (int low, int high, MPI_Request request, MPI_Comm comm)) {
   const ExtensionCall call("MPIX_Pready_range_enqueue");
-  return mark(low, high, request, comm);
+  return mark("MPIX_Pready_range_enqueue", low, high, request, comm);
 }
 FAIRLEAD_MPIX(Pready_enqueue, (int partition, MPI_Request request, MPI_Comm comm)) {
   const ExtensionCall call("MPIX_Pready_enqueue");
-  return mark(partition, partition, request, comm);
+  return mark("MPIX_Pready_enqueue", partition, partition, request, comm);
 }
 FAIRLEAD_MPIX(Parrived_enqueue, (MPI_Request request, int partition, MPI_Comm comm)) {
   const ExtensionCall call("MPIX_Parrived_enqueue");

@@ -144,8 +144,7 @@ GpuStream::~GpuStream() {
   if (stream_) device::BlockingDriverCalls::of_what_is_gone()->destroy_stream(stream_);
   // A later write of the stream's would mark operations of the word's next owner.
   if (reached_ && load(reached_) == enqueued_) give_back(device_, reached_);
-  if (waits_until_) device::BlockingDriverCalls::allow();
-  if (waits_in_graphs_) device::BlockingDriverCalls::remove_graph_wait();
+  allow_blocking_calls(true);
   for (const Sequence& sequence : sequences_)
     for (size_t i = 0; i < sequence.operations.size(); ++i) progress_thread().end_enqueued(true);
 }
@@ -279,48 +278,53 @@ Error GpuStream::submit(const std::function<Error(device::Stream, bool captured)
   return error == Error::none ? work(stream_, capture.state == device::Capture::State::active) : error;
 }
 
-Error GpuStream::run_alone(const Alone& work, std::function<bool()>* ended) {
+Error GpuStream::run_alone(std::vector<device::WordAccess> accesses, std::function<bool()>* ended) {
   std::lock_guard enqueuing(enqueuing_);
   device::Capture capture;
   Error error = device::runtime()->capture_of(stream_, &capture);
   if (error != Error::none) return error;
   const bool captured = capture.state == device::Capture::State::active;
-  if (ended) *ended = [] { return false; };
   exclude_blocking_calls(captured);
-  std::vector<device::WordAccess> first = work.before, last = work.after;
-  if (!captured) {
-    (work.copy ? last : first).push_back({false, reached_, ++enqueued_});
-    if (ended)
-      *ended = [self = shared_from_this(), number = enqueued_] {
-        return static_cast<int32_t>(load(self->reached_) - number) >= 0;
-      };
+  if (captured) {
+    *ended = nullptr;
+  } else {
+    accesses.push_back({false, reached_, ++enqueued_});
+    *ended = [self = shared_from_this(), number = enqueued_] {
+      return static_cast<int32_t>(load(self->reached_) - number) >= 0;
+    };
   }
-  device::PromptRuntime* const gpu = device::runtime();
-  if (!first.empty()) error = gpu->access_words(stream_, first.data(), first.size());
-  if (error == Error::none && work.copy)
-    error = gpu->copy(work.copy->to, work.copy->from, work.copy->bytes, stream_);
-  if (error == Error::none && !last.empty()) error = gpu->access_words(stream_, last.data(), last.size());
-  if (error != Error::none)
-    log_line(LogLevel::error, "an operation cannot be enqueued: %s %s", device::to_string(error),
-             device::runtime()->error_text());
+  error = device::runtime()->access_words(stream_, accesses.data(), accesses.size());
+  if (error == Error::none) return error;
+  log_line(LogLevel::error, "an operation cannot be enqueued: %s %s", device::to_string(error),
+           device::runtime()->error_text());
+  if (!captured) (void)device::runtime()->write_word(stream_, reached_, enqueued_);
   return error;
 }
 
 // Driver calls that wait for all streams are excluded from before it is enqueued until it has been passed.
+// The exclusion may wait for such a call, which may wait for progress.
 void GpuStream::exclude_blocking_calls(bool captured) {
+  if (!captured) device::BlockingDriverCalls::exclude();
   std::lock_guard lock(mutex_);
   if (captured) {
     if (!std::exchange(waits_in_graphs_, true)) device::BlockingDriverCalls::add_graph_wait();
     return;
   }
-  if (!waits_until_) device::BlockingDriverCalls::exclude();
+  if (waits_until_) device::BlockingDriverCalls::allow();
   waits_until_ = enqueued_ + 1;
 }
 
-void GpuStream::allow_blocking_calls() {
-  if (!waits_until_ || static_cast<int32_t>(load(reached_) - *waits_until_) < 0) return;
-  waits_until_.reset();
-  device::BlockingDriverCalls::allow();
+bool GpuStream::may_wait_alone() {
+  std::lock_guard lock(mutex_);
+  return waits_until_.has_value();
+}
+
+void GpuStream::allow_blocking_calls(bool at_end) {
+  if (waits_until_ && (at_end || static_cast<int32_t>(load(reached_) - *waits_until_) >= 0)) {
+    waits_until_.reset();
+    device::BlockingDriverCalls::allow();
+  }
+  if (at_end && std::exchange(waits_in_graphs_, false)) device::BlockingDriverCalls::remove_graph_wait();
 }
 
 // Not before messages that have not started yet. A graph may have been launched, and its messages start when
@@ -430,7 +434,7 @@ bool GpuStream::advance() {
   bool happened = false;
   {
     std::lock_guard lock(mutex_);
-    allow_blocking_calls();
+    allow_blocking_calls(false);
   }
   for (;;) {
     std::shared_ptr<Enqueued> operation;
@@ -525,6 +529,7 @@ bool GpuStream::is_idle() const {
 
 void GpuStream::abandon(bool idle) {
   std::lock_guard lock(mutex_);
+  allow_blocking_calls(true);
   auto pass = [](const auto& operations) {
     for (const auto& operation : operations) {
       store(operation->done, operation->round);

@@ -101,15 +101,11 @@ class GpuStream : public std::enable_shared_from_this<GpuStream> {
   device::Error wait(const Operations& operations);
   // Submits work that is no operation of the CPU, in the order of the calls that enqueue.
   device::Error submit(const std::function<device::Error(device::Stream, bool captured)>& work);
-  // Work that needs no CPU, and may wait for peers: the words, the copy, the words, in their order.
-  struct Alone {
-    std::vector<device::WordAccess> before = {};
-    std::optional<device::CopyItem> copy = {};
-    std::vector<device::WordAccess> after = {};
-  };
-  // `ended`, unless it is null, gets a function that tells whether the stream has passed the work: never, if
-  // that is in a graph. Any thread may call it.
-  device::Error run_alone(const Alone& work, std::function<bool()>* ended);
+  // Words that the stream handles without the CPU; it may wait for peers there. `ended` gets a function that
+  // tells whether the stream has passed them, which any thread may call; none if they are in a graph.
+  device::Error run_alone(std::vector<device::WordAccess> accesses, std::function<bool()>* ended);
+  // May it still wait there? Graphs are not counted.
+  bool may_wait_alone();
   // Stores the status in the program's variable as soon as there is one.
   void store_status(Enqueued& operation, MPI_Status* status);
 
@@ -143,7 +139,7 @@ class GpuStream : public std::enable_shared_from_this<GpuStream> {
   std::vector<device::WordAccess> waits_for(const Operations& operations);
   bool may_start_early();
   void exclude_blocking_calls(bool captured);
-  void allow_blocking_calls();
+  void allow_blocking_calls(bool at_end);
   static bool is_over(const Sequence& sequence);
   void forget(size_t sequence);
   std::shared_ptr<Enqueued> next_reached();

@@ -104,7 +104,8 @@ int end_enqueued_on(MPI_Comm comm) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine) return MPI_SUCCESS;
   auto wait = [&] {
-    for (Backoff backoff; mine->errors->outstanding > 0; backoff.pause()) engine().progress();
+    for (Backoff backoff; mine->errors->outstanding > 0 || mine->stream->may_wait_alone(); backoff.pause())
+      engine().progress();
   };
   wait();
   std::shared_ptr<StreamCollective> collective;
@@ -283,6 +284,14 @@ int enqueue(MPI_Comm comm, EnqueuedWork work, MPI_Request* request) {
   return MPI_SUCCESS;
 }
 
+// In a graph the CPU must have seen each launch before the next one.
+int enqueue_unwaited(MPI_Comm comm, StartOperation start) {
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+  if (!mine) return refuse_without_stream(comm);
+  return enqueue_on(*mine, comm, raise_error, GpuStream::Waits::in_graphs,
+                    {operation_of(*mine, {std::move(start)})});
+}
+
 void wait_for_request_by(MPI_Request request, MPI_Comm comm, std::function<int(MPI_Status*)> wait) {
   std::lock_guard lock(registry.mutex);
   registry.requests[request] = {comm, nullptr, nullptr, true, std::move(wait)};
@@ -349,6 +358,7 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
   auto wait = [&] {
     if (handed.empty()) return;
     std::vector<std::shared_ptr<Enqueued>> operations;
+    operations.reserve(handed.size());
     for (const EnqueuedRequest& one : handed) operations.push_back(one.operation);
     const MPI_Comm comm = handed.front().comm;
     if (handed.front().stream->wait(operations) != device::Error::none)

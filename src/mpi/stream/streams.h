@@ -50,6 +50,8 @@ int enqueue_on_window(MPI_Win win, bool waits, StartOperation start);
 // Enqueues the collective. If it cannot run in the stream, the CPU does what `by_cpu` returns.
 int enqueue_collective(Function function, const CollectiveCall& call,
                        const std::function<StartOperation()>& by_cpu);
+// The stream goes on at once, and nobody learns when it is complete; its start must not leave a request.
+int enqueue_unwaited(MPI_Comm comm, StartOperation start);
 // Starts a partitioned request, if the stream of the communicator can run its round alone. Otherwise returns
 // nullopt; the caller then uses enqueue().
 std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "harness/mpi4.h"
 #include "streams/enqueue.h"
@@ -238,10 +239,103 @@ RANK_TEST(partitioned, requests_on_streams_come_and_go, 2) {
   }
 }
 
+// A mark waits for nobody, whatever the program enqueues behind it: the receive may be started later, and
+// ranks may have their neighbours in any order.
+RANK_TEST(partitioned, S4_a_mark_does_not_hold_the_stream, 2) {
+  if (const char* reason = why_not_partitioned()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  Ends first(peer, 100), second(peer, 100);
+  for (int round = 0; round < 12; ++round) {
+    Ends* const order[] = {rank > peer ? &first : &second, rank > peer ? &second : &first};
+    for (Ends* ends : order) {
+      if (round % 2 == 0) MUST(MPIX_Start_enqueue(&ends->receive, stream.comm()));
+      MUST(MPIX_Start_enqueue(&ends->send, stream.comm()));
+      mark_all(*ends, stream, static_cast<unsigned>(round));
+      if (round % 2 == 1) MUST(MPIX_Start_enqueue(&ends->receive, stream.comm()));
+    }
+    MPI_Request all[] = {first.send, second.send, first.receive, second.receive};
+    MUST(MPIX_Waitall_enqueue(4, all, MPI_STATUSES_IGNORE));
+    stream.synchronize();
+  }
+}
+
+// Half of the partitions are marked by another thread, in another stream. The receiver is late in some
+// rounds, and its buffer stays as it is until then.
+RANK_TEST(partitioned, S2_marks_in_two_threads_and_streams, 2) {
+  if (const char* reason = why_not_partitioned()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  Ends ends(peer, 1000);
+  for (int round = 0; round < 60; ++round) {
+    ends.out.fill(key_of(round, rank));
+    MUST(MPIX_Start_enqueue(&ends.send, stream.comm()));
+    std::thread thread(
+        [&] { MUST(MPIX_Pready_range_enqueue(0, partitions / 2 - 1, ends.send, stream.comm())); });
+    MUST(MPIX_Pready_range_enqueue(partitions / 2, partitions - 1, ends.send, stream.comm()));
+    thread.join();
+    if (round > 0) EXPECT_HOLDS(ends.in, key_of(round - 1, peer), ends.in.bytes());
+    MUST(MPIX_Start_enqueue(&ends.receive, stream.comm()));
+    MUST(MPIX_Wait_enqueue(&ends.send, MPI_STATUS_IGNORE));
+    MUST(MPIX_Wait_enqueue(&ends.receive, MPI_STATUS_IGNORE));
+    stream.synchronize();
+    EXPECT_HOLDS(ends.in, key_of(round, peer), ends.in.bytes());
+  }
+}
+
+// Of another operation on the communicator. The round that was enqueued around it is as any other.
+RANK_TEST(partitioned, S3_an_earlier_error_loses_no_round, 2) {
+  if (const char* reason = why_not_partitioned()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  Ends ends(peer, 500);
+  Memory longer(Place::device, 200), shorter(Place::device, 100);
+  for (int round = 0; round < 10; ++round) {
+    ends.out.fill(key_of(round, rank));
+    MUST(MPIX_Start_enqueue(&ends.receive, stream.comm()));
+    MUST(MPIX_Start_enqueue(&ends.send, stream.comm()));
+    mark_all(ends, stream, static_cast<unsigned>(round));
+    MPI_Request sent;
+    MUST(MPI_Isend(longer, 200, MPI_BYTE, rank, tag + 1, stream.comm(), &sent));
+    MUST(MPIX_Recv_enqueue(shorter, 100, MPI_BYTE, rank, tag + 1, stream.comm(), MPI_STATUS_IGNORE));
+    MUST(MPI_Wait(&sent, MPI_STATUS_IGNORE));
+    stream.synchronize();
+    MUST(MPIX_Wait_enqueue(&ends.send, MPI_STATUS_IGNORE));
+    MUST(MPIX_Wait_enqueue(&ends.receive, MPI_STATUS_IGNORE));
+    stream.synchronize();
+    EXPECT_HOLDS(ends.in, key_of(round, peer), ends.in.bytes());
+    EXPECT_ERROR(MPIX_Barrier_enqueue(stream.comm()), MPI_ERR_TRUNCATE);
+  }
+}
+
+RANK_TEST(partitioned, as_many_partitions_as_streams_handle_and_more, 2) {
+  if (const char* reason = why_not_partitioned()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  for (int count : {1, 128, 129}) {
+    Memory out(Place::device, 64 * static_cast<size_t>(count)), in(Place::device, out.bytes());
+    MPI_Request requests[2];
+    MUST(mpi4::Precv_init(in, count, 64, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]));
+    MUST(mpi4::Psend_init(out, count, 64, MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]));
+    for (int round = 0; round < 6; ++round) {
+      out.fill(key_of(round, rank));
+      for (MPI_Request& request : requests) MUST(MPIX_Start_enqueue(&request, stream.comm()));
+      MUST(MPIX_Pready_range_enqueue(0, count - 1, requests[1], stream.comm()));
+      MUST(MPIX_Waitall_enqueue(2, requests, MPI_STATUSES_IGNORE));
+      stream.synchronize();
+      EXPECT_HOLDS(in, key_of(round, peer), in.bytes());
+    }
+    for (MPI_Request& request : requests) MUST(MPI_Request_free(&request));
+  }
+}
+
 RANK_TEST(partitioned, wrong_uses_on_streams_are_refused, 2) {
   if (const char* reason = why_not_partitioned()) return skip(reason);
-  // The host may mark what the host starts: only for ctest `partitioned.in_streams` are streams known to do
-  // it.
+  // Whether a stream runs a receive alone is known for ctest `partitioned.in_streams` only.
   const bool alone = getenv("TEST_IN_STREAMS");
   const int peer = partner();
   Stream stream;
@@ -254,14 +348,14 @@ RANK_TEST(partitioned, wrong_uses_on_streams_are_refused, 2) {
   }
   MUST(MPIX_Start_enqueue(&ends.receive, stream.comm()));
   MUST(MPIX_Start_enqueue(&ends.send, stream.comm()));
-  if (alone) EXPECT_ERROR(mpi4::Pready(0, ends.send), MPI_ERR_REQUEST);
   EXPECT_ERROR(MPIX_Pready_enqueue(partitions, ends.send, stream.comm()), MPI_ERR_REQUEST);
   EXPECT_ERROR(MPIX_Pready_range_enqueue(3, 2, ends.send, stream.comm()), MPI_ERR_REQUEST);
   EXPECT_ERROR(MPIX_Parrived_enqueue(ends.receive, -1, stream.comm()), MPI_ERR_REQUEST);
+  int flag = 0;
+  MPIX_Prequest prequest{};
   if (alone) {
-    MPI_Request again = ends.send;
-    EXPECT_ERROR(MPIX_Wait_enqueue(&again, MPI_STATUS_IGNORE), MPI_ERR_REQUEST);
-    MUST(MPIX_Start_enqueue(&ends.send, stream.comm()));
+    EXPECT_ERROR(mpi4::Parrived(ends.receive, 0, &flag), MPI_ERR_REQUEST);
+    EXPECT_ERROR(MPIX_Prequest_create(ends.receive, &prequest), MPI_ERR_REQUEST);
   }
   MUST(MPIX_Pready_range_enqueue(0, partitions - 1, ends.send, stream.comm()));
   MUST(MPIX_Wait_enqueue(&ends.send, MPI_STATUS_IGNORE));
