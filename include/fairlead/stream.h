@@ -156,8 +156,9 @@ FAIRLEAD_STREAM_FUNCTION(MPIX_Sendrecv_enqueue,
 FAIRLEAD_STREAM_FUNCTION(MPIX_Start_enqueue, (MPI_Request * request, MPI_Comm comm), (request, comm))
 /* The stream of `comm` marks partitions of a send as ready, and waits for a partition of a receive. The
  * request was started by MPIX_Start_enqueue(), and all partitions of a send are marked before its
- * MPIX_Wait_enqueue(). Inside a node such rounds run in the streams alone, from the second or third one on.
- */
+ * MPIX_Wait_enqueue(). Inside a node such rounds run in the streams alone, from the second or third one on:
+ * the first mark then waits for the start of the receive, so receives are started before.
+ * (docs/use/streams.md) */
 FAIRLEAD_STREAM_FUNCTION(MPIX_Pready_enqueue, (int partition, MPI_Request request, MPI_Comm comm),
                          (partition, request, comm))
 FAIRLEAD_STREAM_FUNCTION(MPIX_Pready_range_enqueue,
