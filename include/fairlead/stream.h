@@ -154,11 +154,9 @@ FAIRLEAD_STREAM_FUNCTION(MPIX_Sendrecv_enqueue,
 /* Starts a persistent request, of any communicator, in the order of the stream of `comm`; MPIX_Wait_enqueue()
  * makes the stream wait for it and keeps the request. */
 FAIRLEAD_STREAM_FUNCTION(MPIX_Start_enqueue, (MPI_Request * request, MPI_Comm comm), (request, comm))
-/* The stream of `comm` marks partitions of a send as ready, and waits for a partition of a receive. The
- * request was started by MPIX_Start_enqueue(), and all partitions of a send are marked before its
- * MPIX_Wait_enqueue(). Inside a node such rounds run in the streams alone, from the second or third one on:
- * the first mark then waits for the start of the receive, so receives are started before.
- * (docs/use/streams.md) */
+/* The stream of `comm` marks partitions of a send as ready, and waits for a partition of a receive, behind
+ * the MPIX_Start_enqueue() of the request and before its MPIX_Wait_enqueue(). Inside a node the sender's GPU
+ * writes to the receiver's buffer, from the second or third round on. (docs/use/streams.md) */
 FAIRLEAD_STREAM_FUNCTION(MPIX_Pready_enqueue, (int partition, MPI_Request request, MPI_Comm comm),
                          (partition, request, comm))
 FAIRLEAD_STREAM_FUNCTION(MPIX_Pready_range_enqueue,

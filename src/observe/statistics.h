@@ -15,7 +15,7 @@ namespace fairlead {
 enum class Traffic {
   peer,                      // received by a peer-to-peer copy
   put,                       // received by a peer-to-peer copy of the sender's
-  in_stream,                 // the same by a GPU stream, without the CPU
+  in_stream,                 // the same, for a GPU stream of the receiver, without its CPU
   device_staged,             // received by peer-to-peer copies from the sender's buffer pool
   staged,                    // staged through host memory of the node
   network,                   // received from another node, pipelined through host memory
