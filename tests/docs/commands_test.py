@@ -99,6 +99,10 @@ class Links(unittest.TestCase):
                 with self.subTest(page=os.path.relpath(page, ROOT), target=target):
                     self.assertTrue(os.path.exists(path))
                     self.assertTrue(not anchor or anchor in anchors(path))
+                    # The pages are installed without the sources.
+                    if page.startswith(os.path.join(ROOT, "docs", "")):
+                        self.assertIn(os.path.relpath(path, ROOT).split(os.sep)[0],
+                                      ("docs", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"))
 
     def test_the_navigation_of_the_site_names_all_pages(self):
         with open(os.path.join(ROOT, "mkdocs.yml")) as file:
