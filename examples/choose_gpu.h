@@ -22,6 +22,7 @@ inline int choose_gpu(MPI_Comm comm) {
   if (gpuGetDeviceCount(&gpus) != gpuSuccess || gpus == 0) {
     std::fprintf(stderr, "rank %d finds no GPU\n", rank);
     MPI_Abort(comm, 77);
+    return -1;
   }
   gpuCheck(gpuSetDevice(local_rank % gpus));
   return local_rank % gpus;

@@ -276,9 +276,9 @@ bool CollectiveOperation::leave_slot(Failures& failures) {
     state_->slot()->give_up(number_);
     return true;
   }
-  std::vector<bool> lives;
-  for (int member = 0; member < state_->position().size; ++member)
-    lives.push_back(!failures.has_failed(call_.comm, member));
+  std::vector<bool> lives(static_cast<size_t>(state_->position().size));
+  for (size_t member = 0; member < lives.size(); ++member)
+    lives[member] = !failures.has_failed(call_.comm, static_cast<int>(member));
   return gpu_->abandon(lives);
 }
 

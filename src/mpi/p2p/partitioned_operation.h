@@ -182,7 +182,7 @@ class PartitionedSend : public Partitioned {
   // Marks partitions. `tell_host` is the host MPI's function, which refuses those that do not exist.
   template <class TellHost>
   int mark_ready(const std::vector<int>& partitions, TellHost tell_host) {
-    if (direct_) return mark_direct(partitions);
+    if (direct_ && active) return mark_direct(partitions);
     int result = MPI_SUCCESS;
     for (size_t i = 0; i < partitions.size() && result == MPI_SUCCESS; ++i)
       result = copy_out(partitions[i], partitions[i]);
@@ -190,7 +190,7 @@ class PartitionedSend : public Partitioned {
   }
   template <class TellHost>
   int mark_ready(int low, int high, TellHost tell_host) {
-    if (direct_) return mark_direct(range(low, high));
+    if (direct_ && active) return mark_direct(range(low, high));
     const int result = copy_out(low, high);
     return note_ready(result == MPI_SUCCESS ? tell_host() : result, high - low + 1);
   }
