@@ -45,7 +45,7 @@ OfThread& of_thread() {
   return observe::PerThread<OfThread>::mine();
 }
 
-void leave(Kept kept) {
+void leave(const Kept& kept) {
   freed.fetch_add(1, std::memory_order_relaxed);
   of_thread().recent.state.reset();
   kept->free_communicators();
@@ -53,7 +53,7 @@ void leave(Kept kept) {
 
 int forget(MPI_Comm, int, void* value, void*) {
   Kept* kept = static_cast<Kept*>(value);
-  leave(std::move(*kept));
+  leave(*kept);
   delete kept;
   return MPI_SUCCESS;
 }
@@ -345,7 +345,7 @@ void open_communicator_states(std::unique_ptr<coll::SlotPool> opened) {
 void close_communicator_states() {
   of_thread().recent = {};
   if (keyval == MPI_KEYVAL_INVALID) return;
-  if (of_self) leave(std::move(of_self));
+  if (const Kept self = std::move(of_self)) leave(self);
   void* kept = nullptr;
   int found = 0;
   if (has_world()) PMPI_Comm_get_attr(MPI_COMM_WORLD, keyval, &kept, &found);

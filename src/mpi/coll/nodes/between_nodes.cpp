@@ -226,7 +226,7 @@ std::unique_ptr<Operation> operation_between_nodes(std::shared_ptr<CommunicatorS
   }
   using Form = MessageCollective::Form;
   const Form form = lent ? Form::persistent : Form::nonblocking;
-  const auto messages = lent ? std::move(lent) : state->for_messages();
+  const auto messages = lent ? lent : state->for_messages();
   return std::make_unique<MessageCollective>(std::move(state), call, std::move(regions), form, messages);
 }
 

@@ -35,7 +35,7 @@ struct EnqueueResult {
   std::vector<EnqueueColumn> columns = {};
   std::optional<bool> valid = {};
 };
-constexpr int enqueue_width = 12;
+constexpr int enqueue_width = 13;
 
 class EnqueueReport : public Report {
  public:
