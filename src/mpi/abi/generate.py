@@ -171,10 +171,10 @@ SPAWNING = {
 def record_and_forward(form, forward, value=lambda p: p.name):
     """The first lines of a function that is for the host MPI alone in a job without GPUs."""
     comms = comms_of(form) if form.row.call == "blocks" and form.row.name != "Comm_create_group" else []
+    null = f"!{form.row.parameters[0].name} || " if "forgets_kinds" in form.row.words else ""
     record = f"CallRecord record(Function::{form.name}{f', together({value(comms[0])})' if comms else ''});"
-    if {"begins_session", "ends_session"} & set(form.row.words):
-        return [record]
-    return [record, f"if (!intercepting()) {forward}"]
+    ends = {"begins_session", "ends_session"} & set(form.row.words)
+    return [record] if ends else [record, f"if ({null}!intercepting()) {forward}"]
 
 
 # Functions of these families hand their arguments to src/mpi/coll/entry/collective.h.

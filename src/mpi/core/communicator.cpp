@@ -154,7 +154,7 @@ static bool has_messages_on(MPI_Comm comm) {
 FAIRLEAD_MPI(Comm_disconnect, (MPI_Comm * comm)) {
   CallRecord record(Function::Comm_disconnect, together(comm ? *comm : MPI_COMM_NULL));
   if (comm) forget_recorded_comm(*comm);
-  if (!intercepting()) return real.Comm_disconnect(comm);
+  if (!comm || !intercepting()) return real.Comm_disconnect(comm);
   forget_assertion(object_id(*comm));
   for (Backoff backoff; has_messages_on(*comm); backoff.pause()) engine().progress();
   const int error = end_operations_on(*comm);

@@ -93,7 +93,8 @@ using namespace fairlead::mpi;
 
 FAIRLEAD_MPI(Type_free, (MPI_Datatype * datatype)) {
   CallRecord record(Function::Type_free);
-  if (datatype) forget_recorded_type(*datatype);
+  if (!datatype) return real.Type_free(datatype);
+  forget_recorded_type(*datatype);
   if (!intercepting() || !datatypes.leave_to_users(*datatype)) return real.Type_free(datatype);
   *datatype = MPI_DATATYPE_NULL;
   return MPI_SUCCESS;
@@ -101,7 +102,7 @@ FAIRLEAD_MPI(Type_free, (MPI_Datatype * datatype)) {
 
 FAIRLEAD_MPI(Op_free, (MPI_Op * op)) {
   CallRecord record(Function::Op_free);
-  if (!intercepting() || !operations.leave_to_users(*op)) return real.Op_free(op);
+  if (!op || !intercepting() || !operations.leave_to_users(*op)) return real.Op_free(op);
   *op = MPI_OP_NULL;
   return MPI_SUCCESS;
 }
@@ -109,7 +110,7 @@ FAIRLEAD_MPI(Op_free, (MPI_Op * op)) {
 FAIRLEAD_MPI(Comm_free, (MPI_Comm * comm)) {
   CallRecord record(Function::Comm_free, together(comm ? *comm : MPI_COMM_NULL));
   if (comm) forget_recorded_comm(*comm);
-  if (!intercepting()) return real.Comm_free(comm);
+  if (!comm || !intercepting()) return real.Comm_free(comm);
   forget_assertion(object_id(*comm));
   const int error = end_operations_on(*comm);
   if (!communicators.leave_to_users(*comm)) {

@@ -103,7 +103,7 @@ void Engine::release_imports() {
   kept_.clear();
   // Leaks these operations, because the host MPI may still be sending their bytes to other nodes. For the
   // same reason nobody frees operations with a deferred free that have not ended.
-  for (auto& operation : ended_) operation.release();
+  for (auto& operation : ended_) (void)operation.release();
   ended_.clear();
   device::forget_imports(-1);
   device::close_forgotten(true);

@@ -165,9 +165,9 @@ void open_flight_recorder(MPI_Comm node, uint64_t job) {
   int where[] = {getpid(), file};
   real.Bcast(where, 2, MPI_INT, 0, node);
   if (node_rank != 0) {
-    header = map_with_room(file = node::open_file_of(where[0], where[1]), 1);
+    header = map_with_room(node::open_file_of(where[0], where[1]), 1);
     // In another PID namespace, for example.
-    if (!header) header = map_with_room(file = flight::make_file(1), 1);
+    if (!header) header = map_with_room(flight::make_file(1), 1);
   }
   flight::Rank* rank = header ? flight::take_block(header) : nullptr;
   if (!rank) return;

@@ -66,7 +66,7 @@ template <auto start, class Count>
                                            MPI_Comm comm, MPI_Request* request) {
   CallRecord record(function_of<start>, a_receive(count, datatype, source, tag, comm, request));
   // No message arrives from MPI_PROC_NULL, so a device address does no harm.
-  if (!intercepting() || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL)
+  if (!intercepting() || !request || is_invalid(buf, count, datatype) || source == MPI_PROC_NULL)
     return (real.*start)(buf, count, datatype, source, tag, comm, request);
   UserBuffer buffer{buf, count, datatype};
   if (!is_device(&buffer)) {

@@ -48,8 +48,8 @@ template <auto start, SendMode mode, class Count>
   CallRecord record(function_of<start>, a_send(count, datatype, dest, tag, comm, request));
   record.add_bytes(dest == MPI_PROC_NULL ? 0 : count, datatype);
   UserBuffer buffer{const_cast<void*>(buf), count, datatype};
-  bool left_to_host = !intercepting() || is_invalid(buf, count, datatype) || !is_device(&buffer) ||
-                      comm == MPI_COMM_NULL || is_refused(count, datatype);
+  bool left_to_host = !intercepting() || !request || is_invalid(buf, count, datatype) ||
+                      !is_device(&buffer) || comm == MPI_COMM_NULL || is_refused(count, datatype);
   if (!left_to_host && dest == MPI_PROC_NULL) {
     // No bytes are sent, so a device address does no harm, but the host MPI need not see it.
     return (real.*start)(nullptr, 0, datatype, dest, tag, comm, request);

@@ -294,7 +294,7 @@ FAIRLEAD_MPI(Win_detach, (MPI_Win win, const void* base)) {
 
 FAIRLEAD_MPI(Win_free, (MPI_Win * win)) {
   CallRecord record(Function::Win_free);
-  if (!intercepting()) return real.Win_free(win);
+  if (!win || !intercepting()) return real.Win_free(win);
   forget_assertion(object_id(*win));
   if (std::shared_ptr<Window> window = find_window(*win)) return window->free(win);
   if (any_staged()) finish_staged(*win, all_targets);

@@ -4,6 +4,7 @@
 
 #include "mpi/abi/comm_self.h"
 #include "mpi/core/communicator.h"
+#include "mpi/core/error_handler.h"
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/progress_thread.h"
@@ -45,6 +46,7 @@ int run(Operation& operation, MPI_Status* status) {
 }
 
 int hand_out(std::unique_ptr<Operation> operation, MPI_Request* request) {
+  if (!request) return raise_error(comm_of_no_object(), MPI_ERR_ARG, "the address of a request");
   watch_forwarded();
   if (int result = operation->start(); result != MPI_SUCCESS) return result;
   if (MPI_Request own = operation->own_handle(); own != MPI_REQUEST_NULL) {
@@ -121,7 +123,7 @@ void hand_out_persistent(std::unique_ptr<Operation> operation, MPI_Request handl
   engine().bind(handle, operation.get());
   // Busy for as long as the request exists, so that calls that start and complete it reach Fairlead.
   engine().keep_busy(1);
-  operation.release();
+  (void)operation.release();
   *request = handle;
 }
 

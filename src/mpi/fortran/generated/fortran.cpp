@@ -1156,7 +1156,7 @@ FAIRLEAD_ENTRIES(File_open, file_open, FILE_OPEN, (Integer* comm, void* filename
 FAIRLEAD_ENTRIES(File_close, file_close, FILE_CLOSE, (Integer* fh, Integer* ierror),
                  (fh, ierror)) {
   CallRecord record(Function::File_close);
-  if (!intercepting()) return host(fh, ierror);
+  if (!fh || !intercepting()) return host(fh, ierror);
   forget_assertion(object_id(File::from(fh)));
   gather_file_before(File::from(fh));
   BlockingHostCall blocking_call;

@@ -576,7 +576,7 @@ FAIRLEAD_MPI(File_open, (MPI_Comm comm, const char* filename, int amode, MPI_Inf
 
 FAIRLEAD_MPI(File_close, (MPI_File* fh)) {
   CallRecord record(Function::File_close);
-  if (!intercepting()) return real.File_close(fh);
+  if (!fh || !intercepting()) return real.File_close(fh);
   forget_assertion(object_id(*fh));
   gather_file_before(*fh);
   BlockingHostCall blocking_call;
