@@ -2,7 +2,8 @@
 #
 # Where Debian's packages come from. Sourced by scripts that need those of another release than this machine's.
 #
-#   DEBIAN_MIRROR   the mirror to use, in place of the one that apt is set up for
+#   DEBIAN_MIRROR         the mirror to use, in place of the one that apt is set up for
+#   DEBIAN_ARCHITECTURE   whose packages unpack_debian takes, in place of this machine's
 
 # The mirror of this machine's own release. $(...) is for apt-get.
 # shellcheck disable=SC2016
@@ -26,6 +27,9 @@ unpack_debian() {
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$apt/sources.list"
   local options=(-q -o "Dir::State=$apt/state" -o Dir::State::status=/dev/null -o "Dir::Cache=$apt/cache"
     -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o "APT::Sandbox::User=$(id -un)")
+  if [[ -n ${DEBIAN_ARCHITECTURE:-} ]]; then
+    options+=(-o "APT::Architecture=$DEBIAN_ARCHITECTURE" -o "APT::Architectures=$DEBIAN_ARCHITECTURE")
+  fi
   [[ -e $apt/updated ]] || { apt-get "${options[@]}" update && touch "$apt/updated"; } || return
   for package; do
     (cd "$folder" && apt-get "${options[@]}" download "$package" && dpkg -x "$package"_*.deb . && rm "$package"_*.deb) ||
