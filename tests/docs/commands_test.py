@@ -129,6 +129,7 @@ def masked(line):
     """Numbers with their units, addresses and names of machines become the same for all."""
     line = line.replace(os.uname().nodename, "vm").replace(TREE, "build")
     line = re.sub(r"\bnode\d+\b", "vm", line)
+    line = re.sub(r"\+0x[0-9a-f]+", "+0", line)
     line = re.sub(r"(?<![A-Za-z_])v?-?(?:0x)?[0-9][0-9a-f]{3}:[0-9a-f:.]+|(?<![A-Za-z_])v?-?\d[\d.,:-]*(?:e[-+]\d+)?", "0", line)
     return " ".join(line.split())
 
