@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <map>
 #include <mutex>
 #include <utility>
 
@@ -14,12 +12,12 @@
 #include "base/options.h"
 #include "device/registered_memory.h"
 #include "p2p/rts_check.h"
+#include "p2p/shared_area.h"
 #include "transport/peer.h"
 
 namespace fairlead::p2p {
 namespace {
 
-using node::NodeMemory;
 using node::Reason;
 
 // What a rank offers; 0: nothing.
@@ -39,22 +37,8 @@ uint64_t name_of(const MessageKey& key) {
 
 // Null: there is none, or streams cannot use it.
 Table* table_of(node::Node& node, int rank) {
-  static auto& opened = *new std::map<std::pair<const node::Node*, int>, NodeMemory::Range>;
-  NodeMemory::Range& range = opened[{&node, rank}];
-  if (!range) {
-    std::atomic<uint64_t>& offset = node.block(rank).channels_offset;
-    if (rank == node.rank()) {
-      range = node.memory().create(table_bytes());
-      if (!range.data()) return nullptr;
-      std::memset(range.data(), 0, table_bytes());
-      offset.store(range.offset(), std::memory_order_release);
-    } else if (const uint64_t at = offset.load(std::memory_order_acquire)) {
-      range = node.memory().open(at, table_bytes());
-    }
-  }
-  return range.data() && device::register_memory(range.data(), table_bytes())
-             ? reinterpret_cast<Table*>(range.data())
-             : nullptr;
+  unsigned char* const area = shared_area(node, rank, &node::RankBlock::channels_offset, table_bytes());
+  return area && device::register_memory(area, table_bytes()) ? reinterpret_cast<Table*>(area) : nullptr;
 }
 
 // This rank's channels. A stream may use the words of one whose offer is gone.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <map>
 #include <span>
 #include <utility>
@@ -17,13 +16,13 @@
 #include "device/registered_memory.h"
 #include "p2p/describe.h"
 #include "p2p/rts_check.h"
+#include "p2p/shared_area.h"
 #include "transport/peer.h"
 
 namespace fairlead::p2p {
 namespace {
 
 using device::Error;
-using node::NodeMemory;
 using node::posted_per_rank;
 using node::Reason;
 
@@ -60,20 +59,8 @@ uint32_t value_of(const uint32_t* word) {
 }
 
 uint32_t* words_of(node::Node& node, int rank) {
-  static auto& opened = *new std::map<std::pair<const node::Node*, int>, NodeMemory::Range>;
-  NodeMemory::Range& words = opened[{&node, rank}];
-  if (!words) {
-    std::atomic<uint64_t>& offset = node.block(rank).posted_words_offset;
-    if (rank == node.rank()) {
-      words = node.memory().create(words_bytes());
-      if (!words.data()) return nullptr;
-      std::memset(words.data(), 0, words_bytes());
-      offset.store(words.offset(), std::memory_order_release);
-    } else if (const uint64_t at = offset.load(std::memory_order_acquire)) {
-      words = node.memory().open(at, words_bytes());
-    }
-  }
-  return reinterpret_cast<uint32_t*>(words.data());
+  return reinterpret_cast<uint32_t*>(
+      shared_area(node, rank, &node::RankBlock::posted_words_offset, words_bytes()));
 }
 
 bool stores_words(int device) {

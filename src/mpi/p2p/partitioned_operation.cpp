@@ -253,19 +253,10 @@ int PartitionedSend::copy_out(int low, int high) {
   return raise(MPI_ERR_OTHER);
 }
 
-std::vector<int> PartitionedSend::range(int low, int high) {
-  std::vector<int> all;
-  for (int i = low; i <= high; ++i) all.push_back(i);
-  return all;
-}
-
-int PartitionedSend::mark_direct(const std::vector<int>& partitions) {
-  if (partitions.empty() || !std::ranges::all_of(partitions, [this](int i) { return exists(i); }))
-    return raise(MPI_ERR_ARG);
-  for (int i : partitions) {
-    check(i, i);
-    ready_to_write_[static_cast<size_t>(i)] = true;
-  }
+int PartitionedSend::mark_direct(int low, int high) {
+  if (low > high || !exists(low) || !exists(high)) return raise(MPI_ERR_ARG);
+  check(low, high);
+  for (int i = low; i <= high; ++i) ready_to_write_[static_cast<size_t>(i)] = true;
   engine().progress();
   progress_thread().wake();
   return MPI_SUCCESS;

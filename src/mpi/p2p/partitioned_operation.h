@@ -182,17 +182,16 @@ class PartitionedSend : public Partitioned {
   // Marks partitions. `tell_host` is the host MPI's function, which refuses those that do not exist.
   template <class TellHost>
   int mark_ready(const std::vector<int>& partitions, TellHost tell_host) {
-    if (direct_ && active) return mark_direct(partitions);
+    const bool direct = direct_ && active;
     int result = MPI_SUCCESS;
     for (size_t i = 0; i < partitions.size() && result == MPI_SUCCESS; ++i)
-      result = copy_out(partitions[i], partitions[i]);
-    return note_ready(result == MPI_SUCCESS ? tell_host() : result, static_cast<int>(partitions.size()));
+      result = direct ? mark_direct(partitions[i], partitions[i]) : copy_out(partitions[i], partitions[i]);
+    return direct ? result : end_marking(result, static_cast<int>(partitions.size()), tell_host);
   }
   template <class TellHost>
   int mark_ready(int low, int high, TellHost tell_host) {
-    if (direct_ && active) return mark_direct(range(low, high));
-    const int result = copy_out(low, high);
-    return note_ready(result == MPI_SUCCESS ? tell_host() : result, high - low + 1);
+    if (direct_ && active) return mark_direct(low, high);
+    return end_marking(copy_out(low, high), high - low + 1, tell_host);
   }
 
   void use_on_gpu(bool may_map) override;
@@ -205,9 +204,10 @@ class PartitionedSend : public Partitioned {
   device::Error start_copy(device::Copy& copy, int first, size_t bytes) override;
   void end_run(device::Error state) override;
   int copy_out(int low, int high);
-  static std::vector<int> range(int low, int high);
-  int mark_direct(const std::vector<int>& partitions);
-  int note_ready(int result, int partitions) {
+  int mark_direct(int low, int high);
+  template <class TellHost>
+  int end_marking(int result, int partitions, TellHost tell_host) {
+    if (result == MPI_SUCCESS) result = tell_host();
     if (result == MPI_SUCCESS) ready_ += partitions;
     return result;
   }
