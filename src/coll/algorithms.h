@@ -68,6 +68,9 @@ constexpr const AlgorithmRow& row_of(Algorithm algorithm) {
 constexpr bool is_staged(Algorithm algorithm) {
   return row_of(algorithm).name == "staged";
 }
+constexpr bool is_meeting(Algorithm algorithm) {
+  return row_of(algorithm).name == "meet";
+}
 constexpr bool is_nccl(Algorithm algorithm) {
   return row_of(algorithm).name == "nccl";
 }

@@ -19,9 +19,10 @@ std::string word_for(const AlgorithmRow& row) {
   return std::string(row_of(row.family).name) + ":" + std::string(row.name);
 }
 
-bool possible(Algorithm algorithm, int members, Choice::Among among) {
+bool possible(Algorithm algorithm, int members, Among among) {
   const AlgorithmRow& row = row_of(algorithm);
-  return members >= row.members && (among == Choice::Among::all || !is_nccl(algorithm));
+  return members >= row.members && (among.nccl || !is_nccl(algorithm)) &&
+         (among.meet || !is_meeting(algorithm));
 }
 
 }  // namespace
@@ -64,8 +65,10 @@ const char* Choice::decided_by(Family family, uint64_t bytes, int members, Among
                                                                   : "by the shipped rules";
 }
 
-Choice::Chosen Choice::of_call(Family family, uint64_t bytes, int members, bool in_place, bool nccl) const {
-  Chosen chosen{of(family, bytes, members, Among::own), nccl && is_nccl(of(family, bytes, members))};
+Choice::Chosen Choice::of_call(Family family, uint64_t bytes, int members, bool in_place, Among can) const {
+  Chosen chosen{of(family, bytes, members, always_possible), {}};
+  if (const Algorithm best = of(family, bytes, members, can); is_nccl(best) || is_meeting(best))
+    chosen.before = best;
   // In place, the one-shot algorithm needs an additional copy, because other ranks still read what it would
   // overwrite.
   constexpr Algorithm oneshot = Algorithm::allreduce_oneshot;

@@ -5,8 +5,8 @@
 //
 // All members of a communicator must choose the same algorithm. A choice therefore depends only on what all
 // members know, and in MPI_Init the ranks compare their words and rules; if these differ, all ranks use the
-// shipped rules. There are two exceptions: some members alone may choose `staged`, and `nccl` may be possible
-// for some members only. In these cases the collective slot decides for all (collective_slot.h).
+// shipped rules. There are two exceptions: some members alone may choose `staged`, and `nccl` or `meet` may
+// be possible for some members only. In these cases the collective slot decides for all (collective_slot.h).
 
 #pragma once
 
@@ -20,22 +20,26 @@
 
 namespace fairlead::coll {
 
+// Which of the algorithms that support only some calls may be chosen.
+struct Among {
+  bool nccl = false, meet = false;
+};
+
 class Choice {
  public:
+  static constexpr Among all{true, true}, always_possible{};
   // The shipped rules.
   Choice() : Choice({}, {}) {}
   // `words`: the value of FAIRLEAD_COLL. `rules`: rules that take precedence over the shipped ones.
   Choice(const std::set<std::string>& words, const Rules& rules);
 
-  // `all`: any algorithm may be chosen. `own`: any but those of NCCL.
-  enum class Among { all, own };
-  Algorithm of(Family family, uint64_t bytes, int members, Among among = Among::all) const;
+  Algorithm of(Family family, uint64_t bytes, int members, Among among = all) const;
   struct Chosen {
-    Algorithm algorithm;  // one of Fairlead's own
-    bool nccl_first;      // `algorithm` only if not all members can use NCCL
+    Algorithm algorithm;              // is always possible,
+    std::optional<Algorithm> before;  // and taken if this one is not possible for all members
   };
-  // `nccl`: this rank could use NCCL.
-  Chosen of_call(Family family, uint64_t bytes, int members, bool in_place, bool nccl) const;
+  // `can`: what this rank could use.
+  Chosen of_call(Family family, uint64_t bytes, int members, bool in_place, Among can) const;
   // What decides on such a call, in words: FAIRLEAD_COLL, the file of FAIRLEAD_TUNING, or the shipped rules.
   const char* decided_by(Family family, uint64_t bytes, int members, Among among) const;
   // Can any call select an algorithm of NCCL?

@@ -117,7 +117,7 @@ Capability CollectiveSlot::capability(int member, uint64_t number) const {
     const uint64_t word = its.arrivals[number % arrivals_kept].load(std::memory_order_acquire);
     if (word / 8 < number) return Capability::none;
     const bool possible =
-        word / 8 == number && word % 8 > 0 && word % 8 <= static_cast<uint64_t>(Capability::nccl);
+        word / 8 == number && word % 8 > 0 && word % 8 <= static_cast<uint64_t>(Capability::meets);
     return possible ? static_cast<Capability>(word % 8)
                     : Capability::host;  // damaged words: the same for all
   };
@@ -141,16 +141,18 @@ Decision CollectiveSlot::outcome(uint64_t number, Capabilities capabilities) {
     uint64_t seen = slot_->decisions[number % arrivals_kept].load(std::memory_order_acquire);
     if (seen / 4 == number && seen % 4 != 0) return static_cast<Decision>(seen % 4);
   }
-  bool all_here = true, device = false, nccl = true;
+  bool all_here = true, device = false, nccl = true, meet = true;
   for (int member = 0; member < members_; ++member) {
     Capability its = capability(member, number);
     if (its == Capability::host || its == Capability::staged) return decide(Decision::staged);
     all_here &= its != Capability::none;
-    device |= its == Capability::device || its == Capability::nccl;
+    device |= its != Capability::none && its != Capability::nothing;
     nccl &= its == Capability::nccl;
+    meet &= its == Capability::meets;
   }
   if (!all_here) return Decision::undecided;
   if (nccl) return decide(Decision::nccl);
+  if (meet && capabilities == Capabilities::stand) return Decision::met;
   return decide(device ? Decision::gpu : Decision::staged);
 }
 

@@ -8,8 +8,9 @@
 //
 // A rank that passes host memory stores one word and calls the host MPI at once, however far behind the other
 // ranks are. A rank that passes device memory waits until all ranks have arrived or one has announced host
-// memory. Once all have arrived with device memory, the decision is `gpu`, or `nccl` if all of them announced
-// that they can use NCCL. Until then each of them may withdraw, which decides `staged`.
+// memory. Once all have arrived with device memory, the decision is `gpu`, or `nccl` or `met` if all of them
+// announced that they can use NCCL, or meet in a kernel. Until then each of them may withdraw, which decides
+// `staged`.
 //
 // In some nonblocking calls, one member can do the work of all (gpu_collective.h). The first member that sees
 // that all have arrived decides whether it does so, or each member does its part. A kernel that is a member's
@@ -51,10 +52,14 @@ enum class Capability : uint64_t {
   nothing,  // passes no bytes: accepts any decision
   device,   // can run on the GPU
   staged,   // passes device memory, but calls the host MPI
-  nccl,     // can run by NCCL; exports its memory only if another algorithm is decided on
+  // Can run by NCCL, or, in a blocking call, meet the others in a kernel (meeting.h). It exports its memory
+  // only if another algorithm is decided on.
+  nccl,
+  meets,
 };
 
-enum class Decision : uint64_t { undecided, gpu, staged, nccl };
+// A word has room for the first four.
+enum class Decision : uint64_t { undecided, gpu, staged, nccl, met };
 
 // Who does the work of a call that is decided for the GPU: each member its part, or one the work of all. The
 // latter may still find that it cannot, until it has started.
@@ -71,6 +76,7 @@ struct alignas(cache_line) Record {
   uint64_t source_bytes, target_bytes;
   int32_t device;                     // holds both source and target, as the member numbers its devices
   uint64_t signature;                 // of the work of all, if another member may do it; else 0
+  uint64_t meeting;                   // of the call, if this member announced `meets`
   uint8_t first_export[max_members];  // index in `offsets`, for each member
   uint64_t offsets[max_exports];      // offsets of the exported regions in `source`
   unsigned char gpu[16];              // UUID of the GPU that NCCL would use
@@ -87,6 +93,10 @@ struct alignas(cache_line) MemberArea {
   // Collectives up to this number for which the member stored no word in `arrivals`: it called the host MPI.
   alignas(cache_line) std::atomic<uint64_t> ahead;
   Record records[records_kept];
+  // Memory of this member for calls in which all meet. Valid for those from a number on; 0: for none.
+  RemoteMemory scratch;
+  int32_t scratch_device;
+  std::atomic<uint64_t> scratch_from;
 };
 
 // Identifies a communicator by its derivation, which its members know without a message: the communicator
@@ -198,6 +208,7 @@ class CollectiveSlot {
 
   Record& record(int member, uint64_t number) { return area(member).records[number % records_kept]; }
   SlotHeader& slot() { return *slot_; }
+  MemberArea& area(int member) const { return reinterpret_cast<MemberArea*>(slot_ + 1)[member]; }
   // Has this member, which lives, no part in this collective any more, or none yet? It then neither uses the
   // memory of the others, nor will it once this rank has announced that it gives up.
   bool is_out(int member, uint64_t number);
@@ -214,7 +225,6 @@ class CollectiveSlot {
   std::vector<int> missing(uint64_t number);
 
  private:
-  MemberArea& area(int member) const { return reinterpret_cast<MemberArea*>(slot_ + 1)[member]; }
   static bool is_set(uint64_t& word, uint64_t number);
   Capability capability(int member, uint64_t number) const;
   Decision decide(uint64_t number, Decision outcome);

@@ -49,12 +49,7 @@ bool GpuCollective::export_memory() {
   std::copy(std::begin(work_.first_export), std::end(work_.first_export), record.first_export);
   if (work_.device < 0) return true;
   record.device = work_.device;
-  for (int rank : members_) {
-    if (rank == node_.rank()) continue;
-    Path path = node_.decision(node_.rank(), work_.device, rank).path;
-    if (!options().ipc || path == Path::staged) return false;
-    if (path == Path::unknown && !transport::export_probe(node_, work_.device)) return false;
-  }
+  if (!transport::may_be_reached(node_, members_, work_.device)) return false;
   if (!export_to(work_.source, &record.source) || !export_to(work_.target, &record.target)) return false;
   const bool lacks_target = record.target_bytes != work_.target.bytes;
   offers_part_ = work_.of_all && pooled_.empty() && !lacks_target && export_result();

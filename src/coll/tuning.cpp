@@ -13,24 +13,32 @@ namespace fairlead::coll {
 namespace {
 
 constexpr const char* shipped = R"(
+allgather       meet     ..     ..32k
 allgather       kernel   ..     ..1m
 allgather       engine   3..    64m..
 allgather       written  3..    ..
 allgather       kernel   ..     ..
+allreduce       meet     ..     ..16k
 allreduce       oneshot  3..4   ..128k
 allreduce       oneshot  5..    ..64k
 allreduce       sliced   ..     ..
+alltoall        meet     ..     ..32k
 alltoall        kernel   ..     ..
+bcast           meet     ..     ..16k
 bcast           direct   ..     ..64k
 bcast           sliced   ..     ..
 bcast           direct   ..     ..
+gather          meet     ..     ..32k
 gather          engine   ..     8m..
 gather          kernel   ..     ..
+reduce          meet     ..     ..16k
 reduce          oneshot  ..     ..256k
 reduce          sliced   3..    ..
 reduce          oneshot  ..     ..
+reduce_scatter  meet     ..     ..32k
 reduce_scatter  oneshot  ..     ..
 scan            oneshot  ..     ..
+scatter         meet     ..     ..32k
 scatter         engine   ..     ..
 )";
 

@@ -23,6 +23,7 @@
 #include "coll/algorithms.h"
 #include "coll/collective_slot.h"
 #include "device/classify.h"
+#include "kernels/meet.h"
 #include "kernels/reduce.h"
 #include "packing/plan.h"
 
@@ -77,6 +78,13 @@ struct NcclCall {
   device::CopyItem afterwards{};  // a copy inside the device after the call; no bytes: none
 };
 
+// The same work as a call in which the ranks meet (meeting.h).
+struct MeetCall {
+  kernels::Meet meet;      // without what MeetingPlace adds: the scratches, the flag and the number
+  uint64_t signature = 0;  // of the arguments that must be the same on all members
+  bool result_in_own_memory = false;
+};
+
 // The work of all members, of a call whose buffers have no gaps: one member may do it (gpu_collective.h).
 struct WorkOfAll {
   uint64_t signature = 0;  // of the arguments: the same on all members that may take part
@@ -108,7 +116,8 @@ struct CollectiveWork {
   // process shares with the program may lie elsewhere.
   bool receives_in_own_memory = false;
   std::optional<WorkOfAll> of_all;
-  std::optional<NcclCall> nccl;  // if NCCL is chosen and all members can use it
+  std::optional<NcclCall> nccl;     // if NCCL is chosen and all members can use it
+  std::optional<MeetCall> meeting;  // likewise
 };
 
 }  // namespace fairlead::coll

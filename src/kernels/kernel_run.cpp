@@ -17,6 +17,7 @@
 #include "device/blocking_driver_calls.h"
 #include "device/context.h"
 #include "device/pinned_buffer.h"
+#include "kernels/meet.h"
 #include "observe/ranges.h"
 #include "observe/recorder.h"
 #include "observe/trace.h"
@@ -121,6 +122,10 @@ bool swaps_run_on(int device) {
   return device >= 0 && swap_available(device) && context_of(device).created == Attempt::made;
 }
 
+bool meetings_run_on(int device) {
+  return device >= 0 && meet_available(device) && context_of(device).created == Attempt::made;
+}
+
 bool reductions_run_on(int device, ReduceOp op, Element element) {
   return device >= 0 && reduce_available(device, op, element) && context_of(device).created == Attempt::made;
 }
@@ -172,6 +177,12 @@ Attempt KernelRun::swap(int device, void* target, const void* compare, const voi
                         unsigned bytes) {
   return start(device, [&](device::Stream stream, const Signal& signal) {
     return launch_swap(device, stream, target, compare, wanted, old, bytes, signal);
+  });
+}
+
+Attempt KernelRun::meet(int device, const Meet& call, bool first) {
+  return start(device, [&](device::Stream stream, const Signal& signal) {
+    return launch_meet(device, stream, call, first, signal);
   });
 }
 

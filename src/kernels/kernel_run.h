@@ -22,9 +22,11 @@ namespace fairlead::kernels {
 bool copies_run_on(int device);
 bool moves_run_on(int device);
 bool swaps_run_on(int device);
+bool meetings_run_on(int device);
 bool reductions_run_on(int device, ReduceOp op, Element element);
 
 struct KernelContext;
+struct Meet;  // meet.h
 
 // A word in page-locked memory, and where kernels find it.
 struct EndWord {
@@ -45,15 +47,17 @@ class KernelRun {
     word_ = word;
     value_ = value;
   }
-  // Before the start: all that the kernel writes is memory of the GPU that runs it. Where a CPU may cache
-  // that, only a fence of the system's scope orders it before the signal.
-  void writes_own_memory() { own_memory_ = !cpu_caches_device_memory; }
+  // Before the start: all that the kernel writes is memory of the GPU that runs it, apart from what carries
+  // flags. Where a CPU may cache that, only a fence of the system's scope orders it before the signal.
+  void writes_own_memory(bool it_does = true) { own_memory_ = it_does && !cpu_caches_device_memory; }
   // later: the stream is full of kernels; or the code, or what all kernels of the device need, cannot be
   // loaded or made now.
   Attempt reduce(int device, ReduceOp op, Element element, const void* const* from, int sources,
                  void* const* to, int targets, uint64_t count, void* old = nullptr);
   Attempt copy(int device, const device::CopyItem* items, size_t count, uint64_t bytes);
   Attempt swap(int device, void* target, const void* compare, const void* wanted, void* old, unsigned bytes);
+  // The first kernel of a call that all CPUs have announced, or another one.
+  Attempt meet(int device, const Meet& call, bool first);
   Attempt move(int device, const LaidOutBuffer& to, uint64_t to_at, const LaidOutBuffer& from,
                uint64_t from_at, uint64_t bytes);
   // none: over, or never started.

@@ -55,7 +55,7 @@ bool meets(ReduceOp op, Element element) {
   return number_of(op, element) != meet_copies;
 }
 
-Error launch_meet(int device, device::Stream stream, const Meet& meet, bool first) {
+Error launch_meet(int device, device::Stream stream, const Meet& meet, bool first, const Signal& signal) {
   if (!device::runtime()) return Error::not_initialized;
   const unsigned reduction = meet.reduces ? number_of(meet.op, meet.element) : unsigned{meet_copies};
   if (meet.ranks < 1 || meet.ranks > max_ranks || meet.block_bytes > meet_block_bytes(meet.slot_bytes) ||
@@ -81,14 +81,15 @@ Error launch_meet(int device, device::Stream stream, const Meet& meet, bool firs
   work.lines = static_cast<unsigned>(meet.slot_bytes / line_bytes);
   work.me = static_cast<unsigned>(meet.me);
   work.ranks = static_cast<unsigned>(meet.ranks);
-  work.gives_to = meet.input ? meet.gives_to : 0;
+  work.gives_to = meet.input && (first || !meet.number) ? meet.gives_to : 0;
   work.takes_from = meet.result ? meet.takes_from : 0;
   work.reduction = reduction;
-  work.tries = first ? tries_of_first : tries_of_second;
+  work.tries = first || meet.number ? tries_of_first : tries_of_second;
   work.share = first ? 1 : exchange_units;
   work.rest = exchange_units - grid;
   work.first = first;
-  void* arguments[] = {&buffers, &work};
+  work.number = meet.number;
+  void* arguments[] = {&buffers, &work, const_cast<Signal*>(&signal)};
   return device::runtime()->launch(kernel, grid, threads, arguments, stream);
 }
 

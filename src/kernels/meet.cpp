@@ -2,13 +2,14 @@
 //
 // The device code of launch_meet(). A thread takes lines of 8 bytes: it stores its own to the slots of the
 // others, and computes the result of the same bytes from what they have stored. So threads need nothing of
-// each other, and the second kernel may repeat what the first has done: a rank's own bytes are in a slot,
-// too, before the result overwrites them.
+// each other, and a later kernel may repeat what the first has done: a rank's own bytes are in a slot, too,
+// before the result overwrites them.
 
 #define FAIRLEAD_PRIVATE_KERNELS
 #include "kernels/arithmetic.h"
 #include "kernels/meet_parameters.h"
 #include "kernels/module.h"
+#include "kernels/signal.h"
 
 namespace fairlead::kernels {
 namespace {
@@ -203,36 +204,62 @@ FAIRLEAD_DEVICE_FUNCTION void end_call(const MeetBuffers& buffers, const MeetWor
   if (flag) kernel::system_store(flag, static_cast<unsigned long>(number));
 }
 
+// The same for a call that the CPU waits for.
+FAIRLEAD_DEVICE_FUNCTION void end_numbered(const MeetBuffers& buffers, const MeetWork& work,
+                                           const Signal& signal) {
+  unsigned* const late = &header_of(buffers, work.me)->late;
+  if (kernel::grid_size() > 1) {
+    fence_before(signal);
+    if (kernel::atomic_add(signal.counter, 1u) != kernel::grid_size() - 1) return;
+    *signal.counter = 0;
+  }
+  if (kernel::load<unsigned>(late)) {
+    *late = 0;
+    kernel::system_store(static_cast<unsigned long*>(buffers.at[meet_flag]),
+                         static_cast<unsigned long>(work.number));
+    kernel::system_fence();
+  }
+  fence_before(signal);
+  kernel::system_store(signal.flag, signal.value);
+}
+
 }  // namespace
 }  // namespace fairlead::kernels
 
 FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, meet,
-                        (fairlead::kernels::MeetBuffers buffers, fairlead::kernels::MeetWork work)) {
+                        (fairlead::kernels::MeetBuffers buffers, fairlead::kernels::MeetWork work,
+                         fairlead::kernels::Signal signal)) {
   using namespace fairlead;
   using namespace fairlead::kernels;
   kernel::acquire_launch();
   ExchangeHeader* const header = header_of(buffers, work.me);
-  // The call after those that have ended. Its turn is theirs.
-  const unsigned number = kernel::load<unsigned>(&header->turn[work.first ? 0 : 1]) + 1;
+  // In a stream, the call after those that have ended. Its turn is theirs.
+  const unsigned number =
+      work.number ? work.number : kernel::load<unsigned>(&header->turn[work.first ? 0 : 1]) + 1;
   const unsigned long lines = (work.block_bytes + line_data - 1) / line_data;
   const unsigned long step = kernel::global_size(), mine = kernel::global_index();
   if (work.first) {
     for (unsigned long line = mine; work.gives_to && line < lines; line += step)
       give(buffers, work, number, line);
-    kernel::block_barrier();
-    if (kernel::is_last_thread()) tell_others(buffers, work);
+    if (!work.number) {
+      kernel::block_barrier();
+      if (kernel::is_last_thread()) tell_others(buffers, work);
+    }
   }
-  // What the second one misses never comes: a rank has passed other bytes than this one expects.
-  if (work.takes_from && (work.first || kernel::load<unsigned>(&header->late))) {
-    const unsigned tries = !work.first && is_over(buffers, work) ? 1 : work.tries;
+  // What the second one in a stream misses never comes: a rank has passed other bytes than this one expects.
+  const bool once = work.first || work.number;
+  if (work.takes_from && (once || kernel::load<unsigned>(&header->late))) {
+    const unsigned tries = !once && is_over(buffers, work) ? 1 : work.tries;
     bool all = true;
     for (unsigned long line = mine; line < lines && all; line += step)
       all = take(buffers, work, number, line, tries);
-    if (!all && work.first) kernel::atomic_add(&header->late, 1u);
+    if (!all && once) kernel::atomic_add(&header->late, 1u);
   }
   kernel::block_barrier();
   if (!kernel::is_last_thread()) return;
-  if (!work.first)
+  if (work.number)
+    end_numbered(buffers, work, signal);
+  else if (!work.first)
     end_call(buffers, work, number);
   else if (kernel::block_index() == kernel::grid_size() - 1)
     header->turn[1] = number - 1;

@@ -7,6 +7,7 @@
 
 #include <fairlead/kernel.h>
 
+#include "kernels/end_signal.h"
 #include "kernels/parameters.h"
 
 namespace fairlead::kernels {
@@ -40,6 +41,7 @@ struct MeetWork {
   unsigned tries;
   unsigned share, rest;  // as ExchangeWork has them
   bool first;
+  unsigned number;  // of the call, if the CPUs of the ranks have met; 0: the header has it
 };
 
 // The reductions, by the types of arithmetic.h: where signs make no difference only the unsigned ones.

@@ -160,6 +160,14 @@ bool export_probe(Node& node, int device) {
   return probe.ready.load(std::memory_order_relaxed) != 0;
 }
 
+bool may_be_reached(Node& node, std::span<const int> receivers, int device) {
+  return std::ranges::all_of(receivers, [&](int rank) {
+    if (rank == node.rank()) return true;
+    const Path path = node.decision(node.rank(), device, rank).path;
+    return options().ipc && path != Path::staged && (path != Path::unknown || export_probe(node, device));
+  });
+}
+
 bool send_file_of(Node& node, int receiver, const RemoteMemory& remote) {
   Shared& state = shared[{remote.base, remote.id, receiver}];
   if (!remote.by_file || state.current) return true;

@@ -31,6 +31,9 @@ constexpr uint64_t longest_in_turns = 256 << 10;
 // Sender: exports the probe memory of one of its devices, once; false if its memory cannot be exported at
 // all.
 bool export_probe(Node& node, int device);
+// Sender: may all receivers (node ranks) map memory of this device, as far as is known? Exports the probe
+// memory to those that have not tried it.
+bool may_be_reached(Node& node, std::span<const int> receivers, int device);
 // Fills `remote` for `bytes` bytes at `address` inside this rank's `allocation`, and announces to importers
 // what was found freed.
 device::Error export_memory(Node& node, const device::Allocation& allocation, const void* address,

@@ -33,14 +33,15 @@ class Three : public testing::Test {
     int member = 0;
     for (Capability capability : capabilities)
       members_[static_cast<size_t>(member++)]->arrive(number_, capability);
-    Decision first = members_[0]->outcome(number_);
-    for (auto& other : members_) EXPECT_EQ(other->outcome(number_), first);
+    Decision first = members_[0]->outcome(number_, outcomes_stand_);
+    for (auto& other : members_) EXPECT_EQ(other->outcome(number_, outcomes_stand_), first);
     return first;
   }
 
   SlotPool hall_;
   std::vector<std::unique_ptr<CollectiveSlot>> members_;
   uint64_t number_ = 0;
+  CollectiveSlot::Capabilities outcomes_stand_ = CollectiveSlot::Capabilities::may_be_withdrawn;
 };
 
 TEST_F(Three, decide_by_their_votes) {
@@ -61,6 +62,20 @@ TEST_F(Three, take_nccl_when_all_of_them_can) {
   EXPECT_EQ(outcome_of({nothing, nccl, nccl}), Decision::gpu);
   EXPECT_EQ(outcome_of({nccl, nccl, host}), Decision::staged);
   EXPECT_EQ(outcome_of({staged, nccl}), Decision::staged);
+}
+
+TEST_F(Three, meet_in_a_kernel_when_all_of_them_can_and_none_may_withdraw) {
+  using enum Capability;
+  const auto outcome_that_stands = [&](std::initializer_list<Capability> capabilities) {
+    outcomes_stand_ = CollectiveSlot::Capabilities::stand;
+    return outcome_of(capabilities);
+  };
+  EXPECT_EQ(outcome_that_stands({meets, meets}), Decision::undecided);
+  EXPECT_EQ(outcome_that_stands({meets, meets, meets}), Decision::met);
+  EXPECT_EQ(outcome_that_stands({meets, device, meets}), Decision::gpu);
+  EXPECT_EQ(outcome_that_stands({meets, nccl, meets}), Decision::gpu);
+  EXPECT_EQ(outcome_that_stands({meets, nothing, meets}), Decision::gpu);
+  EXPECT_EQ(outcome_that_stands({meets, staged}), Decision::staged);
 }
 
 TEST_F(Three, may_withdraw_until_it_is_decided) {

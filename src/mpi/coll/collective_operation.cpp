@@ -47,7 +47,9 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> stat
   bool device = regions_.on_device();
   // The progress thread launches nonblocking collectives.
   const bool by_nccl = blocking_ || (form == Form::nonblocking && coll::nccl_serves_threads());
-  has_work_ = device && work_for(call_, regions_, state_->position(), {by_nccl, !blocking_}, &work_);
+  const Ways ways{.by_nccl = by_nccl, .by_meeting = blocking_, .single_worker = !blocking_};
+  has_work_ = device && work_for(call_, regions_, state_->position(), ways, &work_);
+  may_meet_ = work_.meeting.has_value();
   capability_ = capability_of(call_, regions_, device, has_work_);
   // A persistent collective starts later, and more than once: what is known of its memory may be stale by
   // then.
@@ -92,6 +94,7 @@ void CollectiveOperation::advance_without_host() {
   if (step_ == Step::arriving) arrive();
   if (step_ == Step::deciding) decide();
   if (step_ == Step::by_nccl) run_by_nccl();
+  if (step_ == Step::meeting) run_by_meeting();
   if (step_ == Step::on_gpu) run_on_gpu();
 }
 
@@ -112,10 +115,12 @@ void CollectiveOperation::arrive() {
   if (!slot->may_arrive(number_)) return go_on_waiting();
   Capability capability = capability_;
   bool shows = capability == Capability::device || capability == Capability::nothing;
-  if ((shows || work_.nccl) && !slot->may_use_record(number_)) return go_on_waiting();
+  if ((shows || work_.nccl || may_meet_) && !slot->may_use_record(number_)) return go_on_waiting();
   if (work_.nccl && !state_->all_before_have_arrived(number_)) return;
   if (work_.nccl && state_->nccl().reserve(number_, work_.device)) {
     capability = Capability::nccl;
+  } else if (may_meet_ && state_->meeting_place().offers(number_, work_.device, *work_.meeting)) {
+    capability = Capability::meets;
   } else if (shows) {
     // CPUs that wait in blocking calls gain nothing by that.
     if (!blocking_ && capability == Capability::device) slot->register_words();
@@ -134,8 +139,9 @@ void CollectiveOperation::arrive() {
 
 // Can this decision follow from what this rank has announced?
 bool CollectiveOperation::is_possible(Decision outcome) const {
-  const bool by_nccl = arrived_with_ == Capability::nccl;
-  return outcome == Decision::nccl ? by_nccl : outcome != Decision::gpu || by_nccl || gpu_.has_value();
+  if (outcome == Decision::nccl) return arrived_with_ == Capability::nccl;
+  if (outcome == Decision::met) return arrived_with_ == Capability::meets;
+  return outcome != Decision::gpu || exports_late() || gpu_.has_value();
 }
 
 void CollectiveOperation::decide() {
@@ -151,21 +157,29 @@ void CollectiveOperation::decide() {
       if (gpu_) state_->slot()->give_up(number_);
       if (state_->slot()->workers(number_).are > coll::Workers::Are::each) return lose();
       if (arrived_with_ == Capability::nccl) state_->nccl().release(number_);
+      if (arrived_with_ == Capability::meets) state_->meeting_place().run_otherwise(number_);
       if (arrived_with_ != Capability::staged) why_staged_ = Fallback::others_staged;
       gpu_.reset();
       step_ = Step::waiting_for_turn;
       return;
     case Decision::gpu:
-      if (arrived_with_ == Capability::nccl) report_stall();
+      if (may_meet_) state_->meeting_place().run_otherwise(number_);
+      if (exports_late()) expose_late();
       step_ = Step::on_gpu;
       return;
     case Decision::nccl:
       step_ = Step::by_nccl;
+      return;
+    case Decision::met:
+      step_ = Step::meeting;
+      if (state_->meeting_place().all_agree(number_, *work_.meeting)) return;
+      expose_late();
+      step_ = Step::on_gpu;
   }
 }
 
-void CollectiveOperation::report_stall() {
-  state_->nccl().release(number_);
+void CollectiveOperation::expose_late() {
+  if (arrived_with_ == Capability::nccl) state_->nccl().release(number_);
   gpu_.emplace(*engine().node(), *state_->slot(), state_->node_ranks(), number_, take_work());
   gpu_->expose(has_work_);
 }
@@ -179,7 +193,7 @@ void CollectiveOperation::run_by_nccl() {
   if (progress == Progress::waiting) return go_on_waiting();
   if (progress == Progress::failed && awaits_news()) return;
   if (progress == Progress::refused) {
-    report_stall();
+    expose_late();
     step_ = Step::on_gpu;
     return;
   }
@@ -187,6 +201,15 @@ void CollectiveOperation::run_by_nccl() {
     count(Traffic::collective_nccl, regions_.bytes());
     set_path(Traffic::collective_nccl);
   }
+  over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
+}
+
+void CollectiveOperation::run_by_meeting() {
+  const Progress progress = state_->meeting_place().advance(number_, *work_.meeting);
+  if (progress == Progress::waiting) return go_on_waiting();
+  if (progress == Progress::failed && awaits_news()) return;
+  count(Traffic::collective_gpu, regions_.bytes());
+  set_path(Traffic::collective_gpu);
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
 
@@ -270,6 +293,7 @@ bool CollectiveOperation::leave_slot(Failures& failures) {
     state_->nccl().abandon_for_all();
     return true;
   }
+  if (step_ == Step::meeting) state_->meeting_place().abandon();
   if (step_ != Step::deciding && step_ != Step::on_gpu) return true;
   if (arrived_with_ == Capability::nccl) state_->nccl().release(number_);
   if (!gpu_) {
@@ -360,17 +384,18 @@ void CollectiveOperation::set_path(Traffic path) {
 }
 
 void CollectiveOperation::log_path(Traffic path) const {
-  const bool nccl = path == Traffic::collective_nccl, staged = path == Traffic::collective_staged;
-  using Among = coll::Choice::Among;
+  const bool nccl = path == Traffic::collective_nccl, staged = path == Traffic::collective_staged,
+             met = step_ == Step::meeting;
   if (path == Traffic::collective_by_one)
     return log_algorithm(call_, state_->position(), regions_, "one rank for all", "by FAIRLEAD_COLL_BY_ONE");
   log_algorithm(call_, state_->position(), regions_,
                 nccl     ? "nccl"
                 : staged ? "staged"
+                : met    ? "meet"
                          : coll::row_of(work_.algorithm).name.data(),
                 staged ? to_string(why_staged_)
                        : coll::choice().decided_by(call_.shape().family, work_.largest_buffer,
-                                                   state_->position().size, nccl ? Among::all : Among::own));
+                                                   state_->position().size, {.nccl = nccl, .meet = met}));
 }
 
 int CollectiveOperation::finish(MPI_Status* status) {

@@ -46,14 +46,18 @@ class CollectiveOperation : public Operation {
 
  private:
   coll::CollectiveWork take_work();
+  bool exports_late() const {
+    return arrived_with_ == coll::Capability::nccl || arrived_with_ == coll::Capability::meets;
+  }
   bool needs_thread() const;
   bool left_to_others() const {
     return (step_ == Step::deciding || step_ == Step::on_gpu) && gpu_ && gpu_->left_to_others();
   }
   void arrive();
   void decide();
-  void report_stall();
+  void expose_late();
   void run_by_nccl();
+  void run_by_meeting();
   void run_on_gpu();
   void take_turn();
   bool is_possible(coll::Decision outcome) const;
@@ -78,7 +82,7 @@ class CollectiveOperation : public Operation {
   KeptArrays arrays_;
   coll::Capability capability_ = coll::Capability::host, arrived_with_ = coll::Capability::none;
   coll::CollectiveWork work_;
-  bool has_work_ = false;
+  bool has_work_ = false, may_meet_ = false;
   uint64_t number_ = 0;
   bool cleared_ = false;
 
@@ -86,6 +90,7 @@ class CollectiveOperation : public Operation {
     arriving,
     deciding,
     by_nccl,
+    meeting,
     on_gpu,
     waiting_for_turn,
     in_host,

@@ -422,21 +422,28 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
     work->nccl = nccl_call_for(call, position, work->device);
   const coll::Family family = call.shape().family;
   const uint64_t bytes = largest_buffer(call, regions, position);
-  auto [algorithm, nccl_first] =
-      coll::choice().of_call(family, bytes, position.size, call.in_place(), work->nccl.has_value());
+  if (allowed.by_meeting && read_dense && written_dense &&
+      coll::is_meeting(coll::choice().of(family, bytes, position.size)))
+    work->meeting = meet_call_for(call, position);
+  auto [algorithm, before] =
+      coll::choice().of_call(family, bytes, position.size, call.in_place(),
+                             {.nccl = work->nccl.has_value(), .meet = work->meeting.has_value()});
   // Of the blocks of MPI_Allgatherv no rank knows the places in the other ranks' buffers.
   if (algorithm == Algorithm::allgather_written && call.shape().has_arrays())
     algorithm = Algorithm::allgather_kernel;
   work->algorithm = algorithm;
   work->largest_buffer = bytes;
-  if (!nccl_first) work->nccl.reset();
+  if (!before || !coll::is_nccl(*before)) work->nccl.reset();
+  if (!before || !coll::is_meeting(*before)) work->meeting.reset();
   if (position.rank == 0 && log_enabled(LogLevel::trace))
-    log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s", position.size,
+    log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s%s", position.size,
              static_cast<unsigned long long>(bytes), coll::row_of(family).name.data(),
-             coll::row_of(algorithm).name.data(), nccl_first ? ", if NCCL cannot run it" : "");
+             coll::row_of(algorithm).name.data(), before ? ", unless by " : "",
+             before ? coll::row_of(*before).name.data() : "");
   if (coll::is_staged(algorithm)) return false;
   work->by_kernel = coll::row_of(algorithm).name != "engine";
   work->receives_in_own_memory = writes >= 0 && writes_ordinary;
+  if (work->meeting) work->meeting->result_in_own_memory = writes_ordinary;
   Planner planner(call, position, algorithm, work);
   if (!planner.plan(regions)) return false;
   if (allowed.single_worker && read_dense && written_dense && !work->nccl && position.size > 1 &&

@@ -16,6 +16,7 @@ namespace fairlead::mpi {
 
 struct Ways {
   bool by_nccl;        // NCCL may execute the call
+  bool by_meeting;     // the ranks may meet in a kernel
   bool single_worker;  // one rank may do the work of all
 };
 // False: the host MPI executes the call, unless NCCL does.
@@ -26,5 +27,25 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
 // operation and type NCCL has. For contiguous data on one device.
 std::optional<coll::NcclCall> nccl_call_for(const CollectiveCall& call, const CommPosition& position,
                                             int device);
+
+// The same call as one in which the ranks meet in a kernel, for contiguous data on one device; none if blocks
+// are too long or too different, or have no bytes.
+std::optional<coll::MeetCall> meet_call_for(const CollectiveCall& call, const CommPosition& position);
+
+// ---- Calls whose blocks all have one length (CollectiveShape::is_even()) --------------------------------
+
+// Bytes of a block.
+uint64_t block_bytes(const CollectiveCall& call, const CommPosition& position);
+// What a rank gives, and what it gets, if it gives or gets anything.
+struct EvenBuffer {
+  void* address = nullptr;
+  MPI_Count count = 0;
+  MPI_Datatype datatype = MPI_DATATYPE_NULL;
+  uint64_t bytes = 0;
+};
+EvenBuffer input_of(const CollectiveCall& call, const CommPosition& position, uint64_t unit);
+EvenBuffer result_of(const CollectiveCall& call, const CommPosition& position, uint64_t unit);
+// Which blocks go from which rank to which.
+void set_blocks(const CollectiveShape& shape, int root, int ranks, uint64_t unit, kernels::Meet* meet);
 
 }  // namespace fairlead::mpi

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "coll/collective_slot.h"
+#include "coll/meeting.h"
 #include "coll/memory_agreement.h"
 #include "coll/nccl_collective.h"
 #include "mpi/abi/host_mpi.h"
@@ -97,6 +98,9 @@ class CommunicatorState {
   void skip();
   // Only for a communicator with a collective slot.
   coll::NcclMember& nccl() { return nccl_ ? *nccl_ : nccl_.emplace(*slot_); }
+  coll::MeetingPlace& meeting_place() {
+    return meeting_place_ ? *meeting_place_ : meeting_place_.emplace(*engine().node(), *slot_, node_ranks_);
+  }
   const std::vector<int>& node_ranks() const { return node_ranks_; }
   const CommPosition& position() const { return position_; }
   int world_rank(int member) const;
@@ -160,9 +164,10 @@ class CommunicatorState {
     for_messages_.reset();
     for_comparison_.reset();
     hierarchy_.reset();
-    if (nccl_) {
+    if (nccl_ || meeting_place_) {
       std::lock_guard lock(engine().mutex());  // the progress thread may be in NCCL for another communicator
       nccl_.reset();
+      meeting_place_.reset();
     }
     // The host MPI may still write an answer if it has refused a call that asked.
     for (std::shared_ptr<MemoryQuestion>& question : questions_)
@@ -196,6 +201,7 @@ class CommunicatorState {
   MPI_Request announcement_ = MPI_REQUEST_NULL;
   std::optional<coll::CollectiveSlot> slot_;
   std::optional<coll::NcclMember> nccl_;
+  std::optional<coll::MeetingPlace> meeting_place_;
   std::unique_ptr<NodeHierarchy> hierarchy_;
   coll::MemoryAgreement memory_;
   std::deque<std::shared_ptr<MemoryQuestion>> questions_;

@@ -37,9 +37,6 @@ using kernels::ReduceOp;
 
 namespace {
 
-// The longest block of a call in which the ranks meet in one kernel, and what the slots of a rank take at
-// most.
-constexpr uint64_t longest_met = 16 << 10, slots_at_most = 1 << 20;
 constexpr unsigned blocks_at_most = 64;
 static_assert(blocks_at_most <= kernels::exchange_units && coll::max_members <= blocks_at_most);
 
@@ -104,20 +101,6 @@ bool StreamCollective::takes(const CollectiveCall& call) const {
          (kernel_for(call.op, call.recvtype, &op, &element) && reductions_ & bit_of(op, element));
 }
 
-StreamCollective::Buffer StreamCollective::input_of(const CollectiveCall& call, uint64_t unit) const {
-  const int blocks = is_for_each(call.shape().sent) ? ranks_ : 1;
-  const uint64_t bytes = unit * static_cast<uint64_t>(blocks);
-  if (!call.in_place())
-    return {const_cast<void*>(call.sendbuf), call.sendcount * blocks, call.sendtype, bytes};
-  const MPI_Aint own = call.shape().in_place == InPlace::own ? call.received().block(me_).offset : 0;
-  return {at_offset(call.recvbuf, own), call.recvcount * blocks, call.recvtype, bytes};
-}
-
-StreamCollective::Buffer StreamCollective::result_of(const CollectiveCall& call, uint64_t unit) const {
-  const int blocks = is_for_each(call.shape().received) ? ranks_ : 1;
-  return {call.recvbuf, call.recvcount * blocks, call.recvtype, unit * static_cast<uint64_t>(blocks)};
-}
-
 bool StreamCollective::is_direct(Buffer* buffer) const {
   if (buffer->bytes == 0) return true;
   if (!layout_of(buffer->count, buffer->datatype).contiguous) return false;
@@ -146,19 +129,10 @@ bool StreamCollective::meets(const Plan& plan) const {
 }
 
 kernels::Meet StreamCollective::meeting(const Plan& plan, uint64_t* flag) const {
-  const CollectiveShape& shape = *plan.shape;
   kernels::Meet meet{scratches_.data(), me_, ranks_, slot_bytes_};
   meet.input = plan.unit && plan.input_bytes ? plan.input : nullptr;
   meet.result = plan.unit ? plan.result : nullptr;
-  meet.block_bytes = plan.unit;
-  meet.input_step = is_for_each(shape.sent) ? plan.unit : 0;
-  meet.result_step = is_for_each(shape.received) ? plan.unit : 0;
-  for (int rank = 0; rank < ranks_; ++rank) {
-    const bool is_root = rank == plan.root;
-    meet.gives_to |= uint32_t{is_among(shape.gets, is_root)} << rank;
-    meet.takes_from |= uint32_t{is_among(shape.gives, is_root)} << rank;
-  }
-  meet.reduces = shape.reduces();
+  set_blocks(*plan.shape, plan.root, ranks_, plan.unit, &meet);
   meet.op = plan.op;
   meet.element = plan.element;
   meet.flag = flag;
@@ -251,7 +225,7 @@ EnqueuedWork StreamCollective::moving(const Buffer& from, const Buffer& to) cons
 }
 
 StreamCollective::Buffer StreamCollective::packed(char* address, uint64_t bytes) {
-  return {address, static_cast<MPI_Count>(bytes), MPI_BYTE, bytes};
+  return {{address, static_cast<MPI_Count>(bytes), MPI_BYTE, bytes}};
 }
 
 std::optional<int> StreamCollective::enqueue(const CollectiveCall& call, const ByCpu& by_cpu) {
@@ -260,11 +234,10 @@ std::optional<int> StreamCollective::enqueue(const CollectiveCall& call, const B
   const CollectiveShape& shape = call.shape();
   if (!shape.knows_lengths()) return enqueue_blocks(call, by_cpu);
   if (!takes(call)) return std::nullopt;
-  const uint64_t unit =
-      shape.sent == Blocks::none ? 0 : static_cast<uint64_t>(packed_bytes(call.recvcount, call.recvtype));
+  const uint64_t unit = block_bytes(call, position_);
   Buffer input, result;
-  if (unit && gives(call, position_)) input = input_of(call, unit);
-  if (unit && gets(call, position_)) result = result_of(call, unit);
+  if (unit && gives(call, position_)) input = {input_of(call, position_, unit)};
+  if (unit && gets(call, position_)) result = {result_of(call, position_, unit)};
   const bool input_moves = !is_direct(&input), result_moves = !is_direct(&result);
 
   Plan plan{&shape, call.root, input_moves ? moved() : input.address, input.bytes, unit};
@@ -405,8 +378,7 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   const bool together = node_ranks_.size() == static_cast<size_t>(ranks_) &&
                         std::ranges::all_of(node_ranks_, [](int rank) { return rank >= 0; });
   most_ = static_cast<uint64_t>(options().stream_collective_limit) / granule * granule;
-  slot_bytes_ =
-      std::min(2 * longest_met, slots_at_most / 2 / static_cast<uint64_t>(ranks_) / granule * granule);
+  slot_bytes_ = kernels::meet_slot_bytes(ranks_);
   if (!node || !together) return cannot("not all ranks are on this node");
   if (!options().ipc || most_ == 0) return cannot("it is switched off");
   if (!kernels_available(device_)) return cannot("no kernel can be loaded now");
@@ -439,15 +411,9 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
     recording_ = nullptr;
   {
     std::lock_guard lock(engine().mutex());
-    for (int rank : node_ranks_) {
-      if (rank == node->rank()) continue;
-      const node::Path path = node->decision(node->rank(), device_, rank).path;
-      if (path == node::Path::staged ||
-          (path == node::Path::unknown && !transport::export_probe(*node, device_)))
-        return cannot("a GPU cannot access the memory of another one");
-    }
-    if (ranks_ > 1 && !transport::export_to(*node, node_ranks_, device::classify(scratch_), scratch_, bytes,
-                                            &offer->scratch))
+    if (!transport::may_be_reached(*node, node_ranks_, device_) ||
+        (ranks_ > 1 && !transport::export_to(*node, node_ranks_, device::classify(scratch_), scratch_, bytes,
+                                             &offer->scratch)))
       return cannot("a GPU cannot access the memory of another one");
   }
 }

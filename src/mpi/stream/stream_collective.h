@@ -29,7 +29,7 @@
 #include "device/ipc_registry.h"
 #include "kernels/meet.h"
 #include "mpi/abi/mutex.h"
-#include "mpi/coll/collective_call.h"
+#include "mpi/coll/collective_work.h"
 #include "mpi/stream/stream.h"
 
 namespace fairlead::mpi {
@@ -69,11 +69,7 @@ class StreamCollective {
     std::vector<Source> in;
     uint64_t most = 0;  // bytes of a block in the place; 0: such collectives do not run here
   };
-  struct Buffer {
-    void* address = nullptr;
-    MPI_Count count = 0;
-    MPI_Datatype datatype = MPI_DATATYPE_NULL;
-    uint64_t bytes = 0;
+  struct Buffer : EvenBuffer {
     uint64_t memory = 0;  // the id of the allocation, if kernels use it
   };
   // What a call does, in terms of addresses.
@@ -109,8 +105,6 @@ class StreamCollective {
              std::vector<EnqueuedWork> after);
   EnqueuedWork moving(const Buffer& from, const Buffer& to) const;
   static Buffer packed(char* address, uint64_t bytes);
-  Buffer input_of(const CollectiveCall& call, uint64_t unit) const;
-  Buffer result_of(const CollectiveCall& call, uint64_t unit) const;
   bool is_direct(Buffer* buffer) const;
   void begin_enqueuing();
   void end_enqueuing();

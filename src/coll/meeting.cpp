@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "coll/meeting.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "device/blocking_driver_calls.h"
+#include "device/buffer_pool.h"
+#include "device/copies/copy.h"
+#include "transport/peer.h"
+
+namespace fairlead::coll {
+
+using device::Error;
+
+namespace {
+
+// A communicator that makes few calls shall not pay for a scratch.
+constexpr int calls_before = 3;
+constexpr int most_tries = 64;
+// What scratches of all communicators take of the buffer pool.
+constexpr uint64_t bytes_at_most = 8 << 20;
+uint64_t bytes_taken = 0;  // guarded by the engine's lock
+
+constexpr int bad_calls_at_most = 8;
+constexpr uint64_t silent_calls = 1000;
+constexpr std::chrono::microseconds longest_pause{1000};
+
+}  // namespace
+
+MeetingPlace::MeetingPlace(node::Node& node, CollectiveSlot& slot, const std::vector<int>& members)
+    : node_(node), slot_(slot), members_(members) {}
+
+// When this rank's last call was over, all that it expected in its scratch had come.
+MeetingPlace::~MeetingPlace() {
+  if (!scratch_ || keeps_memory_) return;
+  device::pool_free(scratch_);
+  bytes_taken -= scratch_bytes_;
+}
+
+bool MeetingPlace::offers(uint64_t number, int device, const MeetCall& call) {
+  if (step_ == Step::counting && ++calls_ > calls_before) expose(number, device);
+  // Slots that were never used hold the number 0.
+  if (step_ != Step::ready || static_cast<uint32_t>(number) == 0 || number <= silent_to_ ||
+      device != device_ || context_.is_gone() || !late_.still_pinned())
+    return false;
+  slot_.record(slot_.me(), number).meeting = call.signature;
+  return true;
+}
+
+// Leaves the step as it is if another try may help.
+void MeetingPlace::expose(uint64_t number, int device) {
+  if (++tries_ > most_tries) step_ = Step::never;
+  const uint64_t slot_bytes = kernels::meet_slot_bytes(slot_.members());
+  const uint64_t bytes =
+      kernels::exchange_header_bytes + kernels::meet_slots_bytes(slot_.members(), slot_bytes);
+  const bool has_room = bytes_taken + bytes <= bytes_at_most;
+  if (!has_room || !transport::may_be_reached(node_, members_, device)) {
+    step_ = Step::never;
+    return;
+  }
+  if (!kernels::meetings_run_on(device)) return;
+  {
+    const device::BlockingDriverCalls calls;
+    if (!calls.may_allocate()) return;
+  }
+  if (device::PinnedBuffer::make(sizeof(uint64_t), &late_, device) == Attempt::later) return;
+  step_ = Step::never;
+  if (!late_.pinned()) return;
+  scratch_ = static_cast<char*>(device::pool_allocate(device, bytes));
+  if (!scratch_) return;
+  bytes_taken += scratch_bytes_ = bytes;
+  *late() = 0;
+  device_ = device;
+  context_ = device::Context(device);
+  const std::vector<char> zeros(bytes);
+  MemberArea& mine = slot_.area(slot_.me());
+  if (!device::pool_is_for_peers(device) ||
+      device::copy_now(device, scratch_, zeros.data(), bytes) != Error::none ||
+      !transport::export_to(node_, members_, device::classify(scratch_), scratch_, bytes, &mine.scratch))
+    return;
+  mine.scratch_device = device;
+  mine.scratch_from.store(number, std::memory_order_release);
+  step_ = Step::exposed;
+}
+
+void MeetingPlace::run_otherwise(uint64_t number) {
+  if (step_ == Step::ready) return note(number, false);
+  if (step_ == Step::exposed) map_others(number);
+}
+
+void MeetingPlace::map_others(uint64_t number) {
+  for (int member = 0; member < slot_.members(); ++member) {
+    const uint64_t from = slot_.area(member).scratch_from.load(std::memory_order_acquire);
+    if (from != 0 && from <= number) continue;
+    if (++tries_ > most_tries) step_ = Step::never;
+    return;
+  }
+  step_ = Step::never;
+  mapped_.resize(members_.size());
+  for (size_t member = 0; member < members_.size(); ++member) {
+    scratches_.push_back(scratch_);
+    if (members_[member] == node_.rank()) continue;
+    const MemberArea& its = slot_.area(static_cast<int>(member));
+    int device = device_;
+    if (transport::reach(node_, members_[member], node::read_once(its.scratch_device), &device,
+                         node::read_once(its.scratch), &mapped_[member]) != node::Reason::none ||
+        device != device_ || mapped_[member].bytes() < scratch_bytes_)
+      return;
+    scratches_.back() = static_cast<char*>(mapped_[member].address());
+  }
+  step_ = Step::ready;
+  log_line(LogLevel::debug, "small collectives of %d ranks meet in a kernel from now on", slot_.members());
+}
+
+// In a call that all announced, each member's record holds what it announced.
+bool MeetingPlace::all_agree(uint64_t number, const MeetCall& call) {
+  for (int member = 0; member < slot_.members(); ++member)
+    if (node::read_once(slot_.record(member, number).meeting) != call.signature) return false;
+  return true;
+}
+
+Progress MeetingPlace::advance(uint64_t number, const MeetCall& call) {
+  if (launched_ != number) {
+    launched_ = number;
+    first_ = true;
+    pause_ = {};
+    again_ = {};
+  }
+  if (!running_) {
+    if (!first_ && std::chrono::steady_clock::now() < again_) return Progress::waiting;
+    if (!launch(number, call)) return fail(number);
+    if (!running_) return Progress::waiting;
+  }
+  const Error state = kernel_.poll();
+  if (state == Error::not_ready) return Progress::waiting;
+  running_ = false;
+  if (state != Error::none) return fail(number);
+  if (std::atomic_ref(*late()).load(std::memory_order_acquire) != static_cast<uint32_t>(number)) {
+    note(number, first_);
+    return Progress::over;
+  }
+  *late() = 0;
+  first_ = false;
+  if (any_failed(number) || slot_.is_damaged(number)) return fail(number);
+  pause_ = std::min(longest_pause, pause_ * 2 + std::chrono::microseconds(10));
+  again_ = std::chrono::steady_clock::now() + pause_;
+  return Progress::waiting;
+}
+
+// False: it cannot be launched. Not running afterwards: not now.
+bool MeetingPlace::launch(uint64_t number, const MeetCall& call) {
+  kernels::Meet meet = call.meet;
+  meet.scratches = scratches_.data();
+  meet.me = slot_.me();
+  meet.ranks = slot_.members();
+  meet.slot_bytes = kernels::meet_slot_bytes(slot_.members());
+  meet.number = static_cast<uint32_t>(number);
+  meet.flag = late();
+  kernel_.writes_own_memory(call.result_in_own_memory);
+  const Attempt started = kernel_.meet(device_, meet, first_);
+  running_ = started == Attempt::made;
+  return started != Attempt::never;
+}
+
+bool MeetingPlace::any_failed(uint64_t number) {
+  for (int member = 0; member < slot_.members(); ++member)
+    if (slot_.record(member, number).failed.load(std::memory_order_acquire) == number) return true;
+  return false;
+}
+
+// Members that miss this one's blocks learn it from the record.
+Progress MeetingPlace::fail(uint64_t number) {
+  log_line(LogLevel::error, "a collective on the GPU failed: %s", device::runtime()->error_text());
+  slot_.record(slot_.me(), number).failed.store(number, std::memory_order_release);
+  keeps_memory_ = true;
+  step_ = Step::never;
+  return Progress::failed;
+}
+
+void MeetingPlace::abandon() {
+  keeps_memory_ = true;
+  step_ = Step::never;
+  while (running_ && kernel_.poll() == Error::not_ready) relax();
+  running_ = false;
+}
+
+void MeetingPlace::note(uint64_t number, bool went_well) {
+  bad_ = went_well ? 0 : bad_ + 1;
+  if (bad_ < bad_calls_at_most) return;
+  bad_ = 0;
+  silent_to_ = number + silent_calls;
+}
+
+}  // namespace fairlead::coll

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Small blocking collectives whose ranks meet in one kernel (kernels/meet.h): the part of one rank, for the
+// members of a collective slot that all announced `meets`. A member launches its kernel when all have
+// arrived, and is done when its own kernel is over: nobody maps memory of others, and nobody waits for the
+// CPU of another one.
+//
+// The kernel needs memory of each member that all have mapped, the scratch. After a few calls that could have
+// run so, a member exports its scratch before it arrives, and maps those of the others when all have arrived
+// and run the call otherwise. From then on it announces `meets`.
+//
+// A kernel that has not found all blocks in time ends, so that it holds no part of the GPU, and is launched
+// again. A member for which that happens often, or whose offers the others do not meet, makes none for a
+// while.
+//
+// Belongs to one thread at a time (the engine's lock).
+
+#pragma once
+
+#include <chrono>
+#include <vector>
+
+#include "coll/gpu_collective.h"
+#include "device/context.h"
+#include "device/pinned_buffer.h"
+
+namespace fairlead::coll {
+
+class MeetingPlace {
+ public:
+  // `members`: the node rank of each member of the slot.
+  MeetingPlace(node::Node& node, CollectiveSlot& slot, const std::vector<int>& members);
+  ~MeetingPlace();
+  MeetingPlace(const MeetingPlace&) = delete;
+  MeetingPlace& operator=(const MeetingPlace&) = delete;
+
+  // May this rank announce `meets`? Then its record tells the others what it will do.
+  bool offers(uint64_t number, int device, const MeetCall& call);
+  // All members have arrived, and the call runs otherwise.
+  void run_otherwise(uint64_t number);
+  // All members announced `meets`. Do they all mean the same? The answer is the same on all.
+  bool all_agree(uint64_t number, const MeetCall& call);
+  Progress advance(uint64_t number, const MeetCall& call);
+  // A member has failed: this rank waits for the others no more.
+  void abandon();
+
+ private:
+  void expose(uint64_t number, int device);
+  void map_others(uint64_t number);
+  bool launch(uint64_t number, const MeetCall& call);
+  bool any_failed(uint64_t number);
+  Progress fail(uint64_t number);
+  void note(uint64_t number, bool went_well);
+  uint64_t* late() const { return reinterpret_cast<uint64_t*>(late_.data()); }
+
+  node::Node& node_;
+  CollectiveSlot& slot_;
+  const std::vector<int>& members_;
+  enum class Step { counting, exposed, ready, never } step_ = Step::counting;
+  int device_ = -1, calls_ = 0, tries_ = 0;
+  device::Context context_;
+  char* scratch_ = nullptr;
+  uint64_t scratch_bytes_ = 0;
+  device::PinnedBuffer late_;     // a word that says that a kernel has missed something
+  std::vector<char*> scratches_;  // of all members
+  std::vector<device::MappedMemory> mapped_;
+  uint64_t launched_ = 0;  // the call under way, or the last one
+  bool first_ = true, running_ = false, keeps_memory_ = false;
+  kernels::KernelRun kernel_;
+  std::chrono::microseconds pause_{};
+  std::chrono::steady_clock::time_point again_{};
+  int bad_ = 0;             // calls in a row that did not go well
+  uint64_t silent_to_ = 0;  // makes no offers up to this call
+};
+
+}  // namespace fairlead::coll
