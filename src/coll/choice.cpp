@@ -65,10 +65,9 @@ const char* Choice::decided_by(Family family, uint64_t bytes, int members, Among
                                                                   : "by the shipped rules";
 }
 
-Choice::Chosen Choice::of_call(Family family, uint64_t bytes, int members, bool in_place, Among can) const {
-  Chosen chosen{of(family, bytes, members, always_possible), {}};
-  if (const Algorithm best = of(family, bytes, members, can); is_nccl(best) || is_meeting(best))
-    chosen.before = best;
+Choice::Chosen Choice::of_call(Family family, uint64_t bytes, int members, bool in_place, bool nccl) const {
+  Chosen chosen{of(family, bytes, members, always_possible),
+                nccl && is_nccl(of(family, bytes, members, {.nccl = true}))};
   // In place, the one-shot algorithm needs an additional copy, because other ranks still read what it would
   // overwrite.
   constexpr Algorithm oneshot = Algorithm::allreduce_oneshot;

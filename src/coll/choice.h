@@ -35,11 +35,11 @@ class Choice {
 
   Algorithm of(Family family, uint64_t bytes, int members, Among among = all) const;
   struct Chosen {
-    Algorithm algorithm;              // is always possible,
-    std::optional<Algorithm> before;  // and taken if this one is not possible for all members
+    Algorithm algorithm;  // one that is always possible
+    bool nccl_first;      // `algorithm` only if not all members can use NCCL
   };
-  // `can`: what this rank could use.
-  Chosen of_call(Family family, uint64_t bytes, int members, bool in_place, Among can) const;
+  // `nccl`: this rank could use NCCL.
+  Chosen of_call(Family family, uint64_t bytes, int members, bool in_place, bool nccl) const;
   // What decides on such a call, in words: FAIRLEAD_COLL, the file of FAIRLEAD_TUNING, or the shipped rules.
   const char* decided_by(Family family, uint64_t bytes, int members, Among among) const;
   // Can any call select an algorithm of NCCL?

@@ -39,11 +39,11 @@ MeetingPlace::~MeetingPlace() {
   bytes_taken -= scratch_bytes_;
 }
 
-bool MeetingPlace::offers(uint64_t number, int device, const MeetCall& call) {
-  if (step_ == Step::counting && ++calls_ > calls_before) expose(number, device);
+bool MeetingPlace::offers(uint64_t number, const MeetCall& call) {
+  if (step_ == Step::counting && ++calls_ > calls_before) expose(number, call.device);
   // Slots that were never used hold the number 0.
   if (step_ != Step::ready || static_cast<uint32_t>(number) == 0 || number <= silent_to_ ||
-      device != device_ || context_.is_gone() || !late_.still_pinned())
+      call.device != device_ || context_.is_gone() || !late_.still_pinned())
     return false;
   slot_.record(slot_.me(), number).meeting = call.signature;
   return true;

@@ -35,7 +35,7 @@ class MeetingPlace {
   MeetingPlace& operator=(const MeetingPlace&) = delete;
 
   // May this rank announce `meets`? Then its record tells the others what it will do.
-  bool offers(uint64_t number, int device, const MeetCall& call);
+  bool offers(uint64_t number, const MeetCall& call);
   // All members have arrived, and the call runs otherwise.
   void run_otherwise(uint64_t number);
   // All members announced `meets`. Do they all mean the same? The answer is the same on all.

@@ -80,7 +80,8 @@ struct NcclCall {
 
 // The same work as a call in which the ranks meet (meeting.h).
 struct MeetCall {
-  kernels::Meet meet;      // without what MeetingPlace adds: the scratches, the flag and the number
+  kernels::Meet meet;  // without what MeetingPlace adds: the scratches, the flag and the number
+  int device = -1;
   uint64_t signature = 0;  // of the arguments that must be the same on all members
   bool result_in_own_memory = false;
 };
@@ -116,8 +117,7 @@ struct CollectiveWork {
   // process shares with the program may lie elsewhere.
   bool receives_in_own_memory = false;
   std::optional<WorkOfAll> of_all;
-  std::optional<NcclCall> nccl;     // if NCCL is chosen and all members can use it
-  std::optional<MeetCall> meeting;  // likewise
+  std::optional<NcclCall> nccl;  // if NCCL is chosen and all members can use it
 };
 
 }  // namespace fairlead::coll

@@ -63,8 +63,9 @@ TEST(Rules, are_written_as_they_are_read) {
 }
 
 TEST(Rules, that_are_wrong_are_named_with_their_place_and_what_is_accepted) {
-  EXPECT_EQ(wrong_in("bcast direct .. ..\n\nallreduce ring .. ..\n"),
-            "some/file:3: 'ring' is not an algorithm of allreduce; accepted: meet, oneshot, sliced, nccl, staged");
+  EXPECT_EQ(
+      wrong_in("bcast direct .. ..\n\nallreduce ring .. ..\n"),
+      "some/file:3: 'ring' is not an algorithm of allreduce; accepted: meet, oneshot, sliced, nccl, staged");
   EXPECT_EQ(wrong_in("broadcast direct .. .."),
             "some/file:1: 'broadcast' is not a collective; accepted: allgather, allreduce, alltoall, bcast, "
             "gather, "
@@ -173,10 +174,12 @@ TEST(ChoiceOf, what_is_chosen_for_nccl_is_known_also_without_it) {
     EXPECT_EQ(choice->of(Family::allreduce, 1 << 20, 4), Algorithm::allreduce_nccl);
     EXPECT_FALSE(choice->must_stage(Family::allreduce));
   }
-  EXPECT_EQ(by_rules.of(Family::allreduce, 1 << 20, 4, Choice::always_possible), Algorithm::allreduce_oneshot);
+  EXPECT_EQ(by_rules.of(Family::allreduce, 1 << 20, 4, Choice::always_possible),
+            Algorithm::allreduce_oneshot);
   EXPECT_EQ(by_rules.of(Family::allreduce, 1 << 20, 3), Algorithm::allreduce_oneshot);
   EXPECT_EQ(by_rules.of(Family::reduce, 8, 1), Algorithm::reduce_oneshot) << "NCCL needs two";
-  EXPECT_EQ(by_words.of(Family::allreduce, 8, 4, Choice::always_possible), Choice().of(Family::allreduce, 8, 4, Choice::always_possible));
+  EXPECT_EQ(by_words.of(Family::allreduce, 8, 4, Choice::always_possible),
+            Choice().of(Family::allreduce, 8, 4, Choice::always_possible));
   EXPECT_EQ(by_words.of(Family::bcast, 8, 4), Algorithm::bcast_staged);
   EXPECT_FALSE(Choice().names_nccl()) << "it is not shipped";
   EXPECT_FALSE(Choice({"allreduce:sliced"}, rules_in("bcast direct .. ..")).names_nccl());
@@ -184,26 +187,24 @@ TEST(ChoiceOf, what_is_chosen_for_nccl_is_known_also_without_it) {
 
 TEST(ChoiceOf, a_call_takes_nccl_first_where_this_rank_can_and_no_one_shot_algorithm_in_place) {
   Choice choice({}, rules_in("allreduce nccl .. 1m..\nallreduce oneshot .. ..\n"));
-  Choice::Chosen can = choice.of_call(Family::allreduce, 1 << 20, 4, false, {.nccl = true});
+  Choice::Chosen can = choice.of_call(Family::allreduce, 1 << 20, 4, false, true);
   EXPECT_EQ(can.algorithm, Algorithm::allreduce_oneshot);
-  EXPECT_EQ(can.before, Algorithm::allreduce_nccl);
-  EXPECT_FALSE(choice.of_call(Family::allreduce, 1 << 20, 4, false, {}).before);
-  EXPECT_FALSE(choice.of_call(Family::allreduce, 8, 4, false, {.nccl = true}).before);
-  EXPECT_EQ(choice.of_call(Family::allreduce, 8, 4, true, {.nccl = true}).algorithm, Algorithm::allreduce_sliced);
+  EXPECT_TRUE(can.nccl_first);
+  EXPECT_FALSE(choice.of_call(Family::allreduce, 1 << 20, 4, false, false).nccl_first);
+  EXPECT_FALSE(choice.of_call(Family::allreduce, 8, 4, false, true).nccl_first);
+  EXPECT_EQ(choice.of_call(Family::allreduce, 8, 4, true, true).algorithm, Algorithm::allreduce_sliced);
   Choice forced({"allreduce:oneshot"}, {});
-  EXPECT_EQ(forced.of_call(Family::allreduce, 8, 4, true, {}).algorithm, Algorithm::allreduce_oneshot);
-  EXPECT_FALSE(forced.of_call(Family::allreduce, 8, 4, true, Choice::all).before);
+  EXPECT_EQ(forced.of_call(Family::allreduce, 8, 4, true, false).algorithm, Algorithm::allreduce_oneshot);
+  EXPECT_EQ(forced.of(Family::allreduce, 8, 4), Algorithm::allreduce_oneshot) << "the ranks do not meet";
 }
 
 TEST(ChoiceOf, short_calls_meet_where_this_rank_can) {
   const Choice shipped;
   for (uint64_t bytes : {8, 16 << 10}) {
-    const Choice::Chosen chosen = shipped.of_call(Family::allreduce, bytes, 4, true, {.meet = true});
-    EXPECT_EQ(chosen.before, Algorithm::allreduce_meet);
-    EXPECT_EQ(chosen.algorithm, Algorithm::allreduce_sliced);
+    EXPECT_EQ(shipped.of(Family::allreduce, bytes, 4, {.meet = true}), Algorithm::allreduce_meet);
+    EXPECT_EQ(shipped.of(Family::allreduce, bytes, 4, {.nccl = true}), Algorithm::allreduce_oneshot);
   }
-  EXPECT_FALSE(shipped.of_call(Family::allreduce, 32 << 10, 4, true, {.meet = true}).before);
-  EXPECT_FALSE(shipped.of_call(Family::allreduce, 8, 4, true, {.nccl = true}).before);
+  EXPECT_EQ(shipped.of(Family::allreduce, 32 << 10, 4), Algorithm::allreduce_oneshot);
 }
 
 TEST(ChoiceOf, ranks_that_would_choose_differently_have_different_digests) {

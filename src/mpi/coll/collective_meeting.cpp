@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "base/mix.h"
+#include "coll/choice.h"
+#include "coll/nccl_library.h"
 #include "mpi/coll/collective_work.h"
 #include "mpi/datatype/layout.h"
 #include "mpi/datatype/reduction_types.h"
@@ -42,8 +44,15 @@ void set_blocks(const CollectiveShape& shape, int root, int ranks, uint64_t unit
   meet->reduces = shape.reduces();
 }
 
-std::optional<coll::MeetCall> meet_call_for(const CollectiveCall& program_call,
+std::optional<coll::MeetCall> meet_call_for(const CollectiveCall& program_call, const Regions& regions,
                                             const CommPosition& position) {
+  if (position.inter || position.size < 2 || position.size > coll::max_members) return std::nullopt;
+  const coll::Algorithm chosen =
+      coll::choice().of(program_call.shape().family, largest_buffer(program_call, regions, position),
+                        position.size, {.nccl = coll::nccl() != nullptr, .meet = true});
+  if (!coll::is_meeting(chosen)) return std::nullopt;
+  const std::optional<Place> place = place_of(regions);
+  if (!place || place->device < 0 || !place->read_dense || !place->written_dense) return std::nullopt;
   const CollectiveCall call = in_blocks(program_call, position);
   const CollectiveShape& shape = call.shape();
   if (!shape.is_even() || (shape.reduces() && shape.reduction != Reduces::all)) return std::nullopt;
@@ -51,6 +60,8 @@ std::optional<coll::MeetCall> meet_call_for(const CollectiveCall& program_call,
   if (unit == 0 || unit > kernels::meet_block_bytes(kernels::meet_slot_bytes(position.size)))
     return std::nullopt;
   coll::MeetCall made;
+  made.device = place->device;
+  made.result_in_own_memory = place->written_is_ordinary;
   kernels::Meet& meet = made.meet;
   set_blocks(shape, call.root, position.size, unit, &meet);
   if (shape.reduces() && (!kernel_for(call.op, call.recvtype, &meet.op, &meet.element) ||

@@ -44,12 +44,16 @@ CollectiveOperation::CollectiveOperation(std::shared_ptr<CommunicatorState> stat
     kept_.emplace(call_.comm, call_.op, types_in(regions_));
     arrays_.keep(&call_, state_->position());
   }
-  bool device = regions_.on_device();
+  if (blocking_ && regions_.on_device()) meeting_ = meet_call_for(call_, regions_, state_->position());
+  if (!meeting_) plan(form);
+}
+
+void CollectiveOperation::plan(Form form) {
+  if (std::exchange(planned_, true)) return;
+  const bool device = regions_.on_device();
   // The progress thread launches nonblocking collectives.
   const bool by_nccl = blocking_ || (form == Form::nonblocking && coll::nccl_serves_threads());
-  const Ways ways{.by_nccl = by_nccl, .by_meeting = blocking_, .single_worker = !blocking_};
-  has_work_ = device && work_for(call_, regions_, state_->position(), ways, &work_);
-  may_meet_ = work_.meeting.has_value();
+  has_work_ = device && work_for(call_, regions_, state_->position(), {by_nccl, !blocking_}, &work_);
   capability_ = capability_of(call_, regions_, device, has_work_);
   // A persistent collective starts later, and more than once: what is known of its memory may be stale by
   // then.
@@ -113,14 +117,15 @@ void CollectiveOperation::arrive() {
     return;
   }
   if (!slot->may_arrive(number_)) return go_on_waiting();
-  Capability capability = capability_;
+  if (meeting_ && !slot->may_use_record(number_)) return go_on_waiting();
+  const bool meets = meeting_ && state_->meeting_place().offers(number_, *meeting_);
+  if (!meets) plan();
+  Capability capability = meets ? Capability::meets : capability_;
   bool shows = capability == Capability::device || capability == Capability::nothing;
-  if ((shows || work_.nccl || may_meet_) && !slot->may_use_record(number_)) return go_on_waiting();
+  if ((shows || work_.nccl) && !slot->may_use_record(number_)) return go_on_waiting();
   if (work_.nccl && !state_->all_before_have_arrived(number_)) return;
   if (work_.nccl && state_->nccl().reserve(number_, work_.device)) {
     capability = Capability::nccl;
-  } else if (may_meet_ && state_->meeting_place().offers(number_, work_.device, *work_.meeting)) {
-    capability = Capability::meets;
   } else if (shows) {
     // CPUs that wait in blocking calls gain nothing by that.
     if (!blocking_ && capability == Capability::device) slot->register_words();
@@ -163,7 +168,7 @@ void CollectiveOperation::decide() {
       step_ = Step::waiting_for_turn;
       return;
     case Decision::gpu:
-      if (may_meet_) state_->meeting_place().run_otherwise(number_);
+      if (meeting_) state_->meeting_place().run_otherwise(number_);
       if (exports_late()) expose_late();
       step_ = Step::on_gpu;
       return;
@@ -172,7 +177,7 @@ void CollectiveOperation::decide() {
       return;
     case Decision::met:
       step_ = Step::meeting;
-      if (state_->meeting_place().all_agree(number_, *work_.meeting)) return;
+      if (state_->meeting_place().all_agree(number_, *meeting_)) return;
       expose_late();
       step_ = Step::on_gpu;
   }
@@ -180,6 +185,7 @@ void CollectiveOperation::decide() {
 
 void CollectiveOperation::expose_late() {
   if (arrived_with_ == Capability::nccl) state_->nccl().release(number_);
+  plan();
   gpu_.emplace(*engine().node(), *state_->slot(), state_->node_ranks(), number_, take_work());
   gpu_->expose(has_work_);
 }
@@ -205,7 +211,7 @@ void CollectiveOperation::run_by_nccl() {
 }
 
 void CollectiveOperation::run_by_meeting() {
-  const Progress progress = state_->meeting_place().advance(number_, *work_.meeting);
+  const Progress progress = state_->meeting_place().advance(number_, *meeting_);
   if (progress == Progress::waiting) return go_on_waiting();
   if (progress == Progress::failed && awaits_news()) return;
   count(Traffic::collective_gpu, regions_.bytes());
@@ -394,7 +400,8 @@ void CollectiveOperation::log_path(Traffic path) const {
                 : met    ? "meet"
                          : coll::row_of(work_.algorithm).name.data(),
                 staged ? to_string(why_staged_)
-                       : coll::choice().decided_by(call_.shape().family, work_.largest_buffer,
+                       : coll::choice().decided_by(call_.shape().family,
+                                                   largest_buffer(call_, regions_, state_->position()),
                                                    state_->position().size, {.nccl = nccl, .meet = met}));
 }
 

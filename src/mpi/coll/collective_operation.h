@@ -45,6 +45,7 @@ class CollectiveOperation : public Operation {
   std::string description() const override { return mpi::description(regions_); }
 
  private:
+  void plan(Form form = Form::blocking);
   coll::CollectiveWork take_work();
   bool exports_late() const {
     return arrived_with_ == coll::Capability::nccl || arrived_with_ == coll::Capability::meets;
@@ -82,7 +83,8 @@ class CollectiveOperation : public Operation {
   KeptArrays arrays_;
   coll::Capability capability_ = coll::Capability::host, arrived_with_ = coll::Capability::none;
   coll::CollectiveWork work_;
-  bool has_work_ = false, may_meet_ = false;
+  bool has_work_ = false, planned_ = false;
+  std::optional<coll::MeetCall> meeting_;  // if the ranks may meet: the call is planned only if they do not
   uint64_t number_ = 0;
   bool cleared_ = false;
 

@@ -65,17 +65,6 @@ std::optional<packing::View> view_of(const void* buffer, const CollectiveBlock& 
   return kernel_view(at, layout, device::classify(at_offset(at, static_cast<MPI_Aint>(layout.first))));
 }
 
-// The size of the largest buffer that any rank passes. In functions where ranks pass amounts that other ranks
-// do not know, each rank sees only its own; of the algorithms of those functions, only `staged` affects the
-// other ranks.
-uint64_t largest_buffer(const CollectiveCall& call, const Regions& regions, const CommPosition& position) {
-  auto bytes = static_cast<uint64_t>(std::max(regions.read.bytes, regions.written.bytes));
-  const CollectiveShape& shape = call.shape();
-  const bool a_block_of_the_roots =
-      shape.is_even() && shape.is_rooted() && shape.has_a_block_for_each() && call.root != position.rank;
-  return bytes * static_cast<uint64_t>(a_block_of_the_roots ? position.size : 1);
-}
-
 class Planner {
  public:
   Planner(const CollectiveCall& call, const CommPosition& position, Algorithm algorithm, CollectiveWork* work)
@@ -410,43 +399,54 @@ class Planner {
 
 }  // namespace
 
+uint64_t largest_buffer(const CollectiveCall& call, const Regions& regions, const CommPosition& position) {
+  auto bytes = static_cast<uint64_t>(std::max(regions.read.bytes, regions.written.bytes));
+  const CollectiveShape& shape = call.shape();
+  const bool a_block_of_the_roots =
+      shape.is_even() && shape.is_rooted() && shape.has_a_block_for_each() && call.root != position.rank;
+  return bytes * static_cast<uint64_t>(a_block_of_the_roots ? position.size : 1);
+}
+
+std::optional<Place> place_of(const Regions& regions) {
+  Place place{};
+  place.read_dense = contiguous(regions.read);
+  place.written_dense = contiguous(regions.written);
+  const int reads = place_of(regions.read, place.read_dense).device;
+  const auto [writes, ordinary] = place_of(regions.written, place.written_dense);
+  if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return std::nullopt;
+  place.device = std::max(reads, writes);
+  place.written_is_ordinary = writes >= 0 && ordinary;
+  return place;
+}
+
 bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosition& position, Ways allowed,
               coll::CollectiveWork* work) {
   if (position.inter || position.size > coll::max_members) return false;
-  const bool read_dense = contiguous(regions.read), written_dense = contiguous(regions.written);
-  const int reads = place_of(regions.read, read_dense).device;
-  const auto [writes, writes_ordinary] = place_of(regions.written, written_dense);
-  if (reads == -2 || writes == -2 || (reads >= 0 && writes >= 0 && reads != writes)) return false;
-  work->device = std::max(reads, writes);
-  if (allowed.by_nccl && read_dense && written_dense)
-    work->nccl = nccl_call_for(call, position, work->device);
+  const std::optional<Place> place = place_of(regions);
+  if (!place) return false;
+  work->device = place->device;
+  const bool dense = place->read_dense && place->written_dense;
+  if (allowed.by_nccl && dense) work->nccl = nccl_call_for(call, position, work->device);
   const coll::Family family = call.shape().family;
   const uint64_t bytes = largest_buffer(call, regions, position);
-  if (allowed.by_meeting && read_dense && written_dense &&
-      coll::is_meeting(coll::choice().of(family, bytes, position.size)))
-    work->meeting = meet_call_for(call, position);
-  auto [algorithm, before] =
-      coll::choice().of_call(family, bytes, position.size, call.in_place(),
-                             {.nccl = work->nccl.has_value(), .meet = work->meeting.has_value()});
+  auto [algorithm, nccl_first] =
+      coll::choice().of_call(family, bytes, position.size, call.in_place(), work->nccl.has_value());
   // Of the blocks of MPI_Allgatherv no rank knows the places in the other ranks' buffers.
   if (algorithm == Algorithm::allgather_written && call.shape().has_arrays())
     algorithm = Algorithm::allgather_kernel;
   work->algorithm = algorithm;
   work->largest_buffer = bytes;
-  if (!before || !coll::is_nccl(*before)) work->nccl.reset();
-  if (!before || !coll::is_meeting(*before)) work->meeting.reset();
+  if (!nccl_first) work->nccl.reset();
   if (position.rank == 0 && log_enabled(LogLevel::trace))
-    log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s%s", position.size,
+    log_line(LogLevel::trace, "collective of %d ranks and %llu bytes: %s:%s%s", position.size,
              static_cast<unsigned long long>(bytes), coll::row_of(family).name.data(),
-             coll::row_of(algorithm).name.data(), before ? ", unless by " : "",
-             before ? coll::row_of(*before).name.data() : "");
+             coll::row_of(algorithm).name.data(), nccl_first ? ", if NCCL cannot run it" : "");
   if (coll::is_staged(algorithm)) return false;
   work->by_kernel = coll::row_of(algorithm).name != "engine";
-  work->receives_in_own_memory = writes >= 0 && writes_ordinary;
-  if (work->meeting) work->meeting->result_in_own_memory = writes_ordinary;
+  work->receives_in_own_memory = place->written_is_ordinary;
   Planner planner(call, position, algorithm, work);
   if (!planner.plan(regions)) return false;
-  if (allowed.single_worker && read_dense && written_dense && !work->nccl && position.size > 1 &&
+  if (allowed.single_worker && dense && !work->nccl && position.size > 1 &&
       !coll::choice().is_forced(algorithm))
     planner.plan_of_all(regions);
   return true;

@@ -16,7 +16,6 @@ namespace fairlead::mpi {
 
 struct Ways {
   bool by_nccl;        // NCCL may execute the call
-  bool by_meeting;     // the ranks may meet in a kernel
   bool single_worker;  // one rank may do the work of all
 };
 // False: the host MPI executes the call, unless NCCL does.
@@ -28,9 +27,23 @@ bool work_for(const CollectiveCall& call, const Regions& regions, const CommPosi
 std::optional<coll::NcclCall> nccl_call_for(const CollectiveCall& call, const CommPosition& position,
                                             int device);
 
-// The same call as one in which the ranks meet in a kernel, for contiguous data on one device; none if blocks
-// are too long or too different, or have no bytes.
-std::optional<coll::MeetCall> meet_call_for(const CollectiveCall& call, const CommPosition& position);
+// A blocking call as one in which the ranks meet in a kernel, if that is the algorithm for it: for contiguous
+// data on one device, in blocks of one length.
+std::optional<coll::MeetCall> meet_call_for(const CollectiveCall& call, const Regions& regions,
+                                            const CommPosition& position);
+
+// Where the data of a call is, if it is all on one device.
+struct Place {
+  int device;                      // -1: there is none
+  bool read_dense, written_dense;  // it has no gaps
+  bool written_is_ordinary;        // as device::Allocation says, if there is any
+};
+std::optional<Place> place_of(const Regions& regions);
+
+// The size of the largest buffer that any rank passes. In functions where ranks pass amounts that other ranks
+// do not know, each rank sees only its own; of the algorithms of those functions, only `staged` affects the
+// other ranks.
+uint64_t largest_buffer(const CollectiveCall& call, const Regions& regions, const CommPosition& position);
 
 // ---- Calls whose blocks all have one length (CollectiveShape::is_even()) --------------------------------
 
