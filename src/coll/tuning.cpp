@@ -31,7 +31,6 @@ bcast           direct   ..     ..
 gather          meet     ..     ..32k
 gather          engine   ..     8m..
 gather          kernel   ..     ..
-reduce          meet     ..     ..16k
 reduce          oneshot  ..     ..256k
 reduce          sliced   3..    ..
 reduce          oneshot  ..     ..

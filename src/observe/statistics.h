@@ -25,6 +25,7 @@ enum class Traffic {
   buffered_device,           // send that was buffered in device memory for a late receiver
   buffered_host,             // the same in host memory
   collective_gpu,            // this rank's part of a collective that ran on the GPU
+  collective_met,            // the same, in one kernel of each rank
   collective_by_one,         // the same, of one that the GPU of one rank did for all
   collective_nccl,           // the same by NCCL or RCCL
   collective_staged,         // the same through host memory and the host MPI

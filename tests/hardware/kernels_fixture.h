@@ -37,9 +37,9 @@ class Device {
     EXPECT_SUCCESS(gpu().create_stream(0, &stream_));
     EXPECT_SUCCESS(gpu().allocate(0, bytes + 256, &memory_));
     void* flag = nullptr;
-    EXPECT_SUCCESS(gpu().allocate_pinned(sizeof(uint64_t), &flag));
+    EXPECT_SUCCESS(gpu().allocate_pinned(2 * sizeof(uint64_t), &flag));
     signal_.flag = static_cast<uint64_t*>(flag);
-    *signal_.flag = 0;
+    signal_.flag[0] = signal_.flag[1] = 0;
     signal_.counter = reinterpret_cast<uint32_t*>(at(bytes));
     EXPECT_SUCCESS(gpu().fill(signal_.counter, 0, sizeof(uint32_t), stream_));
   }
@@ -70,6 +70,7 @@ class Device {
   }
 
   const Signal& signal() const { return signal_; }
+  uint64_t* word_beside_flag() const { return signal_.flag + 1; }
   const Signal& next_signal() {
     ++signal_.value;
     return signal_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Collectives whose ranks meet in one kernel (src/kernels/meet.h), as StreamCollective makes them, with all
-// ranks on one device: random functions, lengths, alignments and reductions, of calls in a row, whose first
-// kernels find the others' bytes or do not.
+// Collectives whose ranks meet in one kernel (src/kernels/meet.h), in streams or after their CPUs have met,
+// with all ranks on one device: random functions, lengths, alignments and reductions, of calls in a row,
+// whose first kernels find the others' bytes or do not.
 
 #include "kernels/meet.h"
 
@@ -25,6 +25,7 @@ struct Rank {
   }
   char* scratch() const { return reinterpret_cast<char*>(device.at(0)); }
   uint32_t* given(int by) const { return &reinterpret_cast<ExchangeHeader*>(scratch())->given[by]; }
+  uint64_t* late() const { return device.word_beside_flag(); }
   size_t room;
   Device device;
   Bytes input;
@@ -68,7 +69,9 @@ Call random_call(int ranks) {
   return call;
 }
 
-void submit(const std::vector<std::unique_ptr<Rank>>& all, int me, const Call& call, bool first) {
+// `number`: of the call, if the CPUs have met; else 0.
+void submit(const std::vector<std::unique_ptr<Rank>>& all, int me, const Call& call, bool first,
+            uint32_t number) {
   const int ranks = static_cast<int>(all.size());
   const Rank& mine = *all[static_cast<size_t>(me)];
   std::vector<char*> scratches;
@@ -96,10 +99,32 @@ void submit(const std::vector<std::unique_ptr<Rank>>& all, int me, const Call& c
   meet.flag = mine.device.signal().flag;
   if (call.in_place && call.function == Function::allgather)
     meet.input = result + static_cast<size_t>(me) * call.unit;
-  if (!first) {
+  meet.number = number;
+  Signal signal;
+  if (number) {
+    meet.flag = mine.late();
+    signal = mine.device.signal();
+    signal.value = number;
+  } else if (!first) {
     ASSERT_SUCCESS(gpu().access_words(mine.device.stream(), waits.data(), waits.size()));
   }
-  ASSERT_SUCCESS(launch_meet(0, mine.device.stream(), meet, first));
+  ASSERT_SUCCESS(launch_meet(0, mine.device.stream(), meet, first, signal));
+}
+
+// As MeetingPlace::advance() does.
+void repeat_until_all_have_come(const std::vector<std::unique_ptr<Rank>>& all, const Call& call,
+                                uint32_t number, int* repeated) {
+  for (size_t me = 0; me < all.size(); ++me) {
+    const Rank& mine = *all[me];
+    ASSERT_SUCCESS(gpu().synchronize_stream(mine.device.stream()));
+    while (__atomic_load_n(mine.late(), __ATOMIC_ACQUIRE) == number) {
+      *mine.late() = 0;
+      ++*repeated;
+      submit(all, static_cast<int>(me), call, false, number);
+      if (testing::Test::HasFatalFailure()) return;
+      ASSERT_SUCCESS(gpu().synchronize_stream(mine.device.stream()));
+    }
+  }
 }
 
 // What the result of rank `me` must be, from what all ranks had; the rest of the place stays.
@@ -144,8 +169,10 @@ void draw_input(Rank& rank, const Call& call, size_t blocks) {
   });
 }
 
-TEST(meet, random_calls) {
-  if (!meet_available(0)) GTEST_SKIP();
+enum class After { streams_wait, cpus_met };
+
+void test_random_calls(After after) {
+  int repeated = 0;
   for (int ranks : {1, 2, 3, 5, 9}) {
     std::vector<std::unique_ptr<Rank>> all;
     for (int rank = 0; rank < ranks; ++rank) all.push_back(std::make_unique<Rank>(ranks));
@@ -163,11 +190,19 @@ TEST(meet, random_calls) {
       for (int rank = 0; rank < ranks; ++rank) order.push_back(rank);
       std::shuffle(order.begin(), order.end(), random_bits());
       // Streams of one process may share a queue, in which nothing may be behind a wait for it.
+      const uint32_t announced = after == After::cpus_met ? static_cast<uint32_t>(number) : 0;
+      const bool one_by_one = announced && below(2);
       for (bool first : {true, false})
         for (int me : order) {
-          submit(all, me, call, first);
+          if (announced && !first) continue;
+          submit(all, me, call, first, announced);
           if (testing::Test::HasFatalFailure()) return;
+          if (one_by_one) {
+            ASSERT_SUCCESS(gpu().synchronize_stream(all[static_cast<size_t>(me)]->device.stream()));
+          }
         }
+      if (announced) repeat_until_all_have_come(all, call, announced, &repeated);
+      if (testing::Test::HasFatalFailure()) return;
       for (int me = 0; me < ranks; ++me) {
         const Rank& mine = *all[static_cast<size_t>(me)];
         Bytes wanted = mine.input;
@@ -190,6 +225,19 @@ TEST(meet, random_calls) {
       }
     }
   }
+  if (after == After::cpus_met) {
+    EXPECT_GT(repeated, 0) << "kernels that run one by one miss something";
+  }
+}
+
+TEST(meet, random_calls_in_streams) {
+  if (!meet_available(0)) GTEST_SKIP();
+  test_random_calls(After::streams_wait);
+}
+
+TEST(meet, random_calls_after_the_cpus_have_met) {
+  if (!meet_available(0)) GTEST_SKIP();
+  test_random_calls(After::cpus_met);
 }
 
 }  // namespace

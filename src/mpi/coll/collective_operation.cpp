@@ -214,8 +214,8 @@ void CollectiveOperation::run_by_meeting() {
   const Progress progress = state_->meeting_place().advance(number_, *meeting_);
   if (progress == Progress::waiting) return go_on_waiting();
   if (progress == Progress::failed && awaits_news()) return;
-  count(Traffic::collective_gpu, regions_.bytes());
-  set_path(Traffic::collective_gpu);
+  count(Traffic::collective_met, regions_.bytes());
+  set_path(Traffic::collective_met);
   over(progress == Progress::failed ? MPI_ERR_OTHER : MPI_SUCCESS);
 }
 
@@ -391,7 +391,7 @@ void CollectiveOperation::set_path(Traffic path) {
 
 void CollectiveOperation::log_path(Traffic path) const {
   const bool nccl = path == Traffic::collective_nccl, staged = path == Traffic::collective_staged,
-             met = step_ == Step::meeting;
+             met = path == Traffic::collective_met;
   if (path == Traffic::collective_by_one)
     return log_algorithm(call_, state_->position(), regions_, "one rank for all", "by FAIRLEAD_COLL_BY_ONE");
   log_algorithm(call_, state_->position(), regions_,
