@@ -2,23 +2,20 @@
 
 #include "device/program/cupti.h"
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/environment.h"
 #include "base/log.h"
+#include "device/program/calls.h"
 #include "device/program/cupti_abi.h"
 
 namespace fairlead::device::program {
 namespace {
 
 using namespace cupti;
-using Stream = const void*;
 
 struct Driver {
   int (*parameter_of_function)(void*, size_t, size_t*, size_t*) = nullptr;
@@ -34,49 +31,21 @@ struct Call {
   const Parameters& as() const {
     return *static_cast<const Parameters*>(data.parameters);
   }
-  // CU_STREAM_LEGACY is 1, CU_STREAM_PER_THREAD is 2. Each thread has one of the latter: its address tells.
-  StreamKey key(Stream stream) const {
-    static thread_local char mine;
-    const auto value = reinterpret_cast<uintptr_t>(stream);
-    if (value > 2) return {nullptr, stream};
-    if (value == 2 || (value == 0 && per_thread)) return {&mine, reinterpret_cast<Stream>(2)};
-    return {data.context, nullptr};
-  }
+  StreamKey key(Stream stream) const { return key_of(stream, data.context, per_thread); }
 };
 
-void add_words(const unsigned char* bytes, size_t size, Access access, std::vector<Touched>* touched) {
-  for (size_t at = 0; at + sizeof(uintptr_t) <= size; at += sizeof(uintptr_t)) {
-    uintptr_t word;
-    std::memcpy(&word, bytes + at, sizeof word);
-    if (word > 4096) touched->push_back({word, 0, access});
-  }
+std::vector<Parameter> parameters_of(void* function) {
+  std::vector<Parameter> parameters;
+  for (Parameter one;; parameters.push_back(one))
+    if (driver.parameter_of_function(function, parameters.size(), &one.offset, &one.bytes) != 0 &&
+        !(driver.parameter_of_kernel &&
+          driver.parameter_of_kernel(function, parameters.size(), &one.offset, &one.bytes) == 0))
+      return parameters;
 }
 
-std::string readable(const char* symbol) {
-  int status = 0;
-  char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
-  std::string name = demangled ? demangled : symbol;
-  std::free(demangled);
-  return name;
-}
-
-void launched(const Call& call, void* function, void** parameters, void** packed, Stream stream) {
+void launched(const Call& call, void* function, void** values, void** packed, Stream stream) {
   const char* symbol = call.data.symbol ? call.data.symbol : "";
-  Work work{.name = "kernel " + readable(*symbol ? symbol : "(without a name)"), .touched = {}};
-  const std::vector<Access> accesses = accesses_of(symbol);
-  const auto parameter = [&](size_t index, size_t* offset, size_t* size) {
-    return driver.parameter_of_function(function, index, offset, size) == 0 ||
-           (driver.parameter_of_kernel && driver.parameter_of_kernel(function, index, offset, size) == 0);
-  };
-  // CU_LAUNCH_PARAM_BUFFER_POINTER is 1: all parameters in one buffer.
-  const unsigned char* buffer = nullptr;
-  for (void** entry = packed; entry && *entry; entry += 2)
-    if (*entry == reinterpret_cast<void*>(1)) buffer = static_cast<const unsigned char*>(entry[1]);
-  size_t offset = 0, size = 0;
-  for (size_t index = 0; (parameters || buffer) && parameter(index, &offset, &size); ++index)
-    add_words(parameters ? static_cast<const unsigned char*>(parameters[index]) : buffer + offset, size,
-              index < accesses.size() ? accesses[index] : Access::unknown, &work.touched);
-  submitted(call.key(stream), std::move(work));
+  submitted(call.key(stream), kernel(symbol, parameters_of(function), values, packed));
 }
 
 void launch(const Call& call) {
@@ -100,12 +69,8 @@ void copy_between_peers(const Call& call) {
   const auto& what = call.as<PeerCopyAsync>();
   submitted(call.key(what.stream), copy(what.to, what.from, what.bytes));
 }
-void copy_2d(const Call& call) {
-  const auto& [what, stream] = call.as<Copy2dAsync>();
-  const size_t rows = what->height ? what->height - 1 : 0;
-  const size_t pitch = std::max(what->to.pitch, what->from.pitch);
-  submitted(call.key(stream),
-            copy(what->to.first(), what->from.first(), what->height ? rows * pitch + what->width : 0, true));
+void copy_rows(const Call& call) {
+  submitted(call.key(call.as<Copy2dAsync>().stream), copy_2d(*call.as<Copy2dAsync>().copy));
 }
 template <class Value>
 void fill_values(const Call& call) {
@@ -221,33 +186,6 @@ bool subscribe(const std::string& library) {
 }
 
 }  // namespace
-
-std::vector<Access> accesses_of(const char* symbol) {
-  std::vector<Access> accesses;
-  const std::string name = readable(symbol);
-  if (name.empty() || name.back() != ')') return accesses;
-  size_t begin = name.size();
-  for (int depth = 0; begin > 0;) {
-    const char at = name[--begin];
-    depth += at == ')' ? 1 : at == '(' ? -1 : 0;
-    if (depth == 0) break;
-  }
-  std::string parameter;
-  int depth = 0;
-  for (size_t at = begin + 1; at < name.size(); ++at) {
-    const bool last = at + 1 == name.size();
-    if (last || (name[at] == ',' && depth == 0)) {
-      accesses.push_back(parameter.ends_with(" const*") || parameter.ends_with(" const* const")
-                             ? Access::reads
-                             : Access::unknown);
-      parameter.clear();
-      continue;
-    }
-    depth += strchr("<([", name[at]) ? 1 : strchr(">)]", name[at]) ? -1 : 0;
-    parameter += name[at];
-  }
-  return accesses;
-}
 
 bool watch_driver() {
   void* const cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

@@ -6,17 +6,10 @@
 
 #pragma once
 
-#include <vector>
-
-#include "device/program/work.h"
-
 namespace fairlead::device::program {
 
 // False, and one line at level info that says why, if the program's calls cannot be seen. Others of the
 // process may not be told of: call once, before the program uses the GPU if possible.
 bool watch_driver();
-
-// What the parameters of a kernel may access, by its mangled name: "_Z6smoothPdPKdi" reads behind its second.
-std::vector<Access> accesses_of(const char* symbol);
 
 }  // namespace fairlead::device::program

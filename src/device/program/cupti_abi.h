@@ -7,6 +7,8 @@
 
 #include <cstddef>
 
+#include "device/program/calls.h"
+
 namespace fairlead::device::program::cupti {
 
 // CUpti_CallbackData
@@ -21,18 +23,12 @@ struct CallbackData {
 inline constexpr int site_exit = 1, domain_driver = 1;
 
 // What the driver's functions get: their parameters, one after the other. CUdeviceptr is an integer.
-using Stream = const void*;
-using Event = const void*;
 struct Launch {
   void* function;
   unsigned grid[3], block[3], shared_bytes;
   Stream stream;
   void** parameters;
   void** packed;
-};
-struct LaunchConfig {
-  unsigned grid[3], block[3], shared_bytes;
-  Stream stream;
 };
 struct LaunchEx {
   const LaunchConfig* config;
@@ -52,19 +48,6 @@ struct PeerCopyAsync {
   const void* from_context;
   size_t bytes;
   Stream stream;
-};
-struct Copy2d {  // CUDA_MEMCPY2D
-  struct Side {
-    size_t x, y;
-    int memory_type;
-    const char *host, *device;
-    void* array;
-    size_t pitch;
-    // Unified addresses (4) are in `device`.
-    const char* first() const { return (memory_type == 1 ? host : device) + y * pitch + x; }
-  };
-  Side from, to;
-  size_t width, height;
 };
 struct Copy2dAsync {
   const Copy2d* copy;

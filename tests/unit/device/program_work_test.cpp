@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "device/program/cupti.h"
+#include "device/program/calls.h"
 #include "device/program/work.h"
 
 namespace fairlead::device::program {
