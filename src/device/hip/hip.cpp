@@ -33,6 +33,7 @@
 #include "device/hip/releases.h"
 #include "device/hip/rocr.h"
 #include "device/known_ids.h"
+#include "device/program/hip_tables.h"
 
 namespace fairlead::device {
 namespace {
@@ -87,6 +88,7 @@ class Hip : public OrderedRuntime<HipAbi> {
     api_ = api;
     rocr_.belong_to(library);
     types_ = rocm_6 ? HipAbi::rocm_6_types : HipAbi::rocm_5_types;
+    program::expect_hip_tables(api.error_string.pointer);
     bound_.store(true, std::memory_order_release);
     return nullptr;
   }

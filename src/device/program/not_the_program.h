@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells Fairlead's own calls of a driver from the program's, for those who listen to the driver (cupti.h).
+// Tells Fairlead's own calls of a driver from the program's, for those who listen to the driver (cupti.h,
+// hip_tables.h).
 
 #pragma once
+
+#include <atomic>
 
 namespace fairlead::device::program {
 
@@ -15,7 +18,7 @@ class NotTheProgram {
   NotTheProgram& operator=(const NotTheProgram&) = delete;
 
   static bool here() { return depth > 0; }
-  static constinit bool anybody_listens;
+  static constinit std::atomic<bool> anybody_listens;
 
  private:
   static constinit thread_local int depth;

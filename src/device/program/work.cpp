@@ -16,11 +16,12 @@
 
 #include "base/options.h"
 #include "device/program/cupti.h"
+#include "device/program/hip_tables.h"
 #include "device/program/not_the_program.h"
 
 namespace fairlead::device::program {
 
-constinit bool NotTheProgram::anybody_listens = false;
+constinit std::atomic<bool> NotTheProgram::anybody_listens = false;
 constinit thread_local int NotTheProgram::depth = 0;
 
 namespace {
@@ -93,7 +94,7 @@ State& state() {
   return *made;
 }
 
-Provider provider;
+constinit Provider provider{};
 
 // Work that nobody waits for does not accumulate for ever.
 constexpr size_t remembered = 4096;
@@ -261,9 +262,16 @@ Work host_function() {
 
 void watch(const Provider& chosen) {
   if (!options().check.contains("streams")) return;
+  const std::string_view name = chosen.name;
+  std::lock_guard lock(state().mutex);
   provider = chosen;
   NotTheProgram::anybody_listens =
-      chosen.name == std::string_view("sim") || (chosen.name == std::string_view("cuda") && watch_driver());
+      name == "sim" || (name == "cuda" && watch_driver()) || (name == "rocm" && hip_is_seen());
+}
+
+void sees(const char* name) {
+  std::lock_guard lock(state().mutex);
+  if (!provider.name || provider.name == std::string_view(name)) NotTheProgram::anybody_listens = true;
 }
 
 bool seen() {

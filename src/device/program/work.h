@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the program itself has submitted to GPU streams, and what of that the host has waited for, for
-// FAIRLEAD_CHECK=streams. Sources are the functions of fairlead/device.h and, with CUDA, the driver's
-// callbacks (cupti.h). Order is known by vector clocks (Fidge, 1988): each stream counts its
-// work; what a wait for a stream, an event or a device orders is kept as one number for each stream. So the
-// answer does not depend on how fast a GPU is. Thread-safe. All threads of the host count as one: a wait in
-// any of them counts.
+// FAIRLEAD_CHECK=streams. Sources are the functions of fairlead/device.h, with CUDA the driver's callbacks
+// (cupti.h), and with ROCm HIP's tables of functions (hip_tables.h). Order is known by vector clocks (Fidge,
+// 1988): each stream counts its work; what a wait for a stream, an event or a device orders is kept as one
+// number for each stream. So the answer does not depend on how fast a GPU is. Thread-safe. All threads of the
+// host count as one: a wait in any of them counts.
 //
 // A kernel is known by its parameters: it may access the allocations that they point into, from that address
 // on. That makes a judgement certain, or only possible: see Verdict.
@@ -83,6 +83,8 @@ void watch(const Provider& provider);
 bool seen();
 // For the sources: is there anybody to report to, and does this thread act for the program?
 bool reports();
+// From now on a source sees all calls of this provider, which has been chosen or may be.
+void sees(const char* provider);
 // ---- What the sources report, in the order of the program's calls ----------------------------------------
 
 void stream_made(const StreamKey& stream, const void* context, StreamSort sort);
