@@ -6,6 +6,8 @@
 
 #pragma once
 
+#include <cstddef>
+
 namespace hostile {
 
 struct Behaviour {
@@ -31,6 +33,8 @@ struct Behaviour {
   bool has_legacy_stream = false;
   // Else every GPU's UUID is XX.
   bool has_serial_numbers = false;
+  // How many functions the table has that is shown to profilers; 0: none is shown.
+  size_t functions_shown = 0;
 };
 
 inline constexpr Behaviour behaviours[] = {
@@ -39,7 +43,8 @@ inline constexpr Behaviour behaviours[] = {
      .version = 60241134,
      .is_renumbered = true,
      .has_virtual_memory = true,
-     .loses_copies_to_hidden = true},
+     .loses_copies_to_hidden = true,
+     .functions_shown = 452},
     {.release = "7.12",
      .version = 71260540,
      .is_renumbered = true,
@@ -49,7 +54,8 @@ inline constexpr Behaviour behaviours[] = {
      .rocr_names_virtual = true,
      .loses_copies_to_hidden = true,
      .has_legacy_stream = true,
-     .has_serial_numbers = true},
+     .has_serial_numbers = true,
+     .functions_shown = 517},
     {.release = "7.14",
      .version = 71460850,
      .is_renumbered = true,
@@ -61,7 +67,8 @@ inline constexpr Behaviour behaviours[] = {
      .rocr_names_virtual = true,
      .loses_copies_to_hidden = true,
      .has_legacy_stream = true,
-     .has_serial_numbers = true},
+     .has_serial_numbers = true,
+     .functions_shown = 517},
 };
 
 constexpr bool is_release(const char* one, const char* other) {

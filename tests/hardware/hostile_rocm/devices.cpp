@@ -225,7 +225,7 @@ SHIM int hipDeviceCanAccessPeer(int* possible, int device, int peer) {
   if (!code) *possible = answer;
   return code;
 }
-SHIM int hipGetDevice(int* device) {
+DISPATCHED(hipGetDevice, (int* device), (device)) {
   *device = current;
   return begin();
 }
@@ -244,7 +244,7 @@ SHIM int hipDevicePrimaryCtxGetState(int device, unsigned* flags, int* is_active
   *is_active = static_cast<int>(active >> number(device) & 1);
   return result::success;
 }
-SHIM int hipDeviceSynchronize() {
+DISPATCHED(hipDeviceSynchronize, (), ()) {
   int code = begin();
   if (!code) code = remember(backend()->synchronize(device()));
   if (!code) show_to_cpu();
@@ -265,8 +265,8 @@ SHIM int hipDeviceEnablePeerAccess(int peer, unsigned) {
   if (!code) enabled.insert({current, peer});
   return code;
 }
-SHIM int hipDeviceReset() {
-  if (int code = hipDeviceSynchronize()) return code;
+DISPATCHED(hipDeviceReset, (), ()) {
+  if (int code = hipDeviceSynchronize_itself()) return code;
   end_streams_of(current);
   end_virtual_memory_of(current);
   end_memory_of(current);

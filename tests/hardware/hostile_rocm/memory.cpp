@@ -212,7 +212,7 @@ SHIM int hipMallocManaged(void** address, size_t bytes, unsigned) {
   int code = begin();
   return code ? code : remember(backend()->allocate_managed(device(), bytes, address));
 }
-SHIM int hipFree(void* address) {
+DISPATCHED(hipFree, (void* address), (address)) {
   if (int code = begin(); code || !address) return code;
   forget_pool_memory(address);
   return remember(backend()->free(address));
@@ -231,7 +231,7 @@ SHIM int hipHostMalloc(void** address, size_t bytes, unsigned flags) {
   coarse[static_cast<char*>(*address)] = {bytes, std::vector<char>(bytes)};
   return code;
 }
-SHIM int hipHostFree(void* address) {
+DISPATCHED(hipHostFree, (void* address), (address)) {
   if (int code = begin()) return code;
   {
     std::lock_guard lock(mutex);

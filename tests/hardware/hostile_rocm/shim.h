@@ -20,9 +20,19 @@
 
 #include "behaviour.h"
 #include "device/hip/abi.h"
+#include "device/program/hip_abi.h"
 #include "device/runtime.h"
 
 #define SHIM extern "C" __attribute__((visibility("default")))
+// A function that programs call through a table, as all of HIP from ROCm 6.2 on. HIP itself calls
+// name##_itself.
+#define DISPATCHED(name, parameters, arguments)                                                              \
+  static int name##_itself parameters;                                                                       \
+  static const hostile::Entry name##_entry(hostile::place_##name, reinterpret_cast<void*>(name##_itself));   \
+  SHIM int name parameters {                                                                                 \
+    return reinterpret_cast<decltype(&name##_itself)>(hostile::dispatched(hostile::place_##name)) arguments; \
+  }                                                                                                          \
+  static int name##_itself parameters
 
 namespace hostile {
 
@@ -33,6 +43,26 @@ using fairlead::device::HipAbi;
 using fairlead::device::IpcHandle;
 using fairlead::device::MemoryKind;
 using fairlead::device::Runtime;
+
+enum Place : size_t {
+#define FAIRLEAD_HIP_CALL(function, number, ...) place_##function = number,
+#define FAIRLEAD_HIP_CODE FAIRLEAD_HIP_CALL
+#include "device/program/hip_calls.def"
+#undef FAIRLEAD_HIP_CALL
+#undef FAIRLEAD_HIP_CODE
+  place_hipGetDevice = fairlead::device::program::hip::get_device
+};
+struct Entry {
+  Entry(Place place, void* function);
+};
+void* dispatched(Place place);
+using fairlead::device::program::hip::Dim3;
+
+// What the compiler's constructors call, through a table of its own.
+const void** register_binary(const fairlead::device::program::hip::Binary* binary);
+void register_function(const void** module, const void* function, char*, const char* name, unsigned, void*,
+                       void*, void*, void*, int*);
+void unregister_binary(const void** module);
 
 // Who does the work; null where it has no device.
 Runtime* backend();

@@ -4,14 +4,17 @@
 // each priority; more streams join those with the fewest, and what is in a queue runs in its order, whatever
 // stream it came from. The default stream is one of them.
 
+#include <cxxabi.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -175,7 +178,8 @@ SHIM int hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *greatest = highest;
   return begin();
 }
-SHIM int hipStreamCreateWithPriority(HipAbi::Stream* stream, unsigned flags, int priority) {
+DISPATCHED(hipStreamCreateWithPriority, (HipAbi::Stream * stream, unsigned flags, int priority),
+           (stream, flags, priority)) {
   if (int code = begin()) return code;
   std::lock_guard lock(mutex);
   const bool blocking = !(flags & gpu::driver_flag::stream_non_blocking);
@@ -212,19 +216,19 @@ int query_behind_marker(HipAbi::Stream stream) {
 
 }  // namespace
 
-SHIM int hipStreamQuery(HipAbi::Stream stream) {
+DISPATCHED(hipStreamQuery, (HipAbi::Stream stream), (stream)) {
   if (int code = begin()) return code;
   if (int code = mark(stream)) return code;
   return query_behind_marker(stream);
 }
-SHIM int hipStreamSynchronize(HipAbi::Stream stream) {
+DISPATCHED(hipStreamSynchronize, (HipAbi::Stream stream), (stream)) {
   if (int code = begin()) return code;
   if (int code = mark(stream)) return code;
   for (;; sched_yield())
     if (const int code = query_behind_marker(stream); code != result::not_ready) return code;
 }
-SHIM int hipStreamDestroy(HipAbi::Stream stream) {
-  int code = hipStreamSynchronize(stream);
+DISPATCHED(hipStreamDestroy, (HipAbi::Stream stream), (stream)) {
+  int code = hipStreamSynchronize_itself(stream);
   std::lock_guard lock(mutex);
   StreamRecord* record = record_of(stream);
   record->live = false;
@@ -256,7 +260,8 @@ bool is_spread(const void* to, const void* from, size_t bytes) {
 
 }  // namespace
 
-SHIM int hipMemcpyAsync(void* to, const void* from, size_t bytes, int kind, HipAbi::Stream stream) {
+DISPATCHED(hipMemcpyAsync, (void* to, const void* from, size_t bytes, int kind, HipAbi::Stream stream),
+           (to, from, bytes, kind, stream)) {
   if (kind != HipAbi::copy_default) return remember(result::invalid_value);
   if (behaviour.loses_copies_to_hidden && is_spread(to, from, bytes) && is_hidden(query(to)))
     die("a copy to memory of a GPU that this process does not see never ends");
@@ -268,12 +273,14 @@ SHIM int hipMemcpyAsync(void* to, const void* from, size_t bytes, int kind, HipA
   return submit(
       stream, [&](gpu::Stream queue) { return backend()->copy(to, from, bytes, queue); }, true);
 }
-SHIM int hipMemcpy(void* to, const void* from, size_t bytes, int kind) {
-  int code = hipMemcpyAsync(to, from, bytes, kind, nullptr);
-  return code ? code : hipStreamSynchronize(nullptr);
+DISPATCHED(hipMemcpy, (void* to, const void* from, size_t bytes, int kind), (to, from, bytes, kind)) {
+  int code = hipMemcpyAsync_itself(to, from, bytes, kind, nullptr);
+  return code ? code : hipStreamSynchronize_itself(nullptr);
 }
-SHIM int hipMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                          size_t height, int kind, HipAbi::Stream stream) {
+DISPATCHED(hipMemcpy2DAsync,
+           (void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+            int kind, HipAbi::Stream stream),
+           (to, to_pitch, from, from_pitch, width, height, kind, stream)) {
   if (kind != HipAbi::copy_default) return remember(result::invalid_value);
   return submit(
       stream,
@@ -282,7 +289,8 @@ SHIM int hipMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t fr
       },
       true);
 }
-SHIM int hipMemsetD8Async(void* to, unsigned char byte, size_t bytes, HipAbi::Stream stream) {
+DISPATCHED(hipMemsetD8Async, (void* to, unsigned char byte, size_t bytes, HipAbi::Stream stream),
+           (to, byte, bytes, stream)) {
   return submit(stream, [&](gpu::Stream queue) { return backend()->fill(to, byte, bytes, queue); });
 }
 
@@ -293,22 +301,23 @@ SHIM int hipEventCreateWithFlags(HipAbi::Event* event, unsigned) {
   if (!code) *event = made.release();
   return code;
 }
-SHIM int hipEventDestroy(HipAbi::Event event) {
+DISPATCHED(hipEventDestroy, (HipAbi::Event event), (event)) {
   std::unique_ptr<gpu::HipEvent> record(event);
   return remember(backend()->destroy_event(record->event));
 }
-SHIM int hipEventRecord(HipAbi::Event event, HipAbi::Stream stream) {
+DISPATCHED(hipEventRecord, (HipAbi::Event event, HipAbi::Stream stream), (event, stream)) {
   return submit(stream, [&](gpu::Stream queue) {
     event->captured = capture_of(queue).state != gpu::Capture::State::none;
     return backend()->record_event(event->event, queue);
   });
 }
-SHIM int hipEventQuery(HipAbi::Event event) {
+DISPATCHED(hipEventQuery, (HipAbi::Event event), (event)) {
   Error state = backend()->query_event(event->event);
   if (state == Error::none) show_to_cpu();
   return remember(state);
 }
-SHIM int hipStreamWaitEvent(HipAbi::Stream stream, HipAbi::Event event, unsigned) {
+DISPATCHED(hipStreamWaitEvent, (HipAbi::Stream stream, HipAbi::Event event, [[maybe_unused]] unsigned flags),
+           (stream, event, flags)) {
   if (event->captured) {
     std::lock_guard lock(mutex);
     StreamRecord* record = record_of(stream);
@@ -352,7 +361,9 @@ int submit_word(HipAbi::Stream stream, void* address, Work work) {
 
 }  // namespace
 
-SHIM int hipStreamWriteValue32(HipAbi::Stream stream, void* address, unsigned value, unsigned) {
+DISPATCHED(hipStreamWriteValue32,
+           (HipAbi::Stream stream, void* address, unsigned value, [[maybe_unused]] unsigned flags),
+           (stream, address, value, flags)) {
   return submit_word(stream, address, [&](gpu::Stream queue, uint32_t* word) {
     return backend()->write_word(queue, word, value);
   });
@@ -366,7 +377,8 @@ SHIM int hipStreamWaitValue32(HipAbi::Stream stream, void* address, unsigned val
                : backend()->wait_word(queue, word, value);
   });
 }
-SHIM int hipLaunchHostFunc(HipAbi::Stream stream, void (*function)(void*), void* argument) {
+DISPATCHED(hipLaunchHostFunc, (HipAbi::Stream stream, void (*function)(void*), void* argument),
+           (stream, function, argument)) {
   return submit(stream, [&](gpu::Stream queue) { return backend()->call_host(queue, function, argument); });
 }
 
@@ -393,7 +405,7 @@ SHIM int hipThreadExchangeStreamCaptureMode(int* mode) {
   *mode = static_cast<int>(exchanged);
   return code;
 }
-SHIM int hipStreamBeginCapture(HipAbi::Stream stream, int mode) {
+DISPATCHED(hipStreamBeginCapture, (HipAbi::Stream stream, int mode), (stream, mode)) {
   if (int code = begin()) return code;
   std::lock_guard lock(mutex);
   StreamRecord* record = record_of(stream);
@@ -402,7 +414,7 @@ SHIM int hipStreamBeginCapture(HipAbi::Stream stream, int mode) {
   if (error != Error::none) return remember(error);
   return remember(backend()->begin_capture(record->capturing, static_cast<gpu::CaptureMode>(mode)));
 }
-SHIM int hipStreamEndCapture(HipAbi::Stream stream, HipAbi::Graph* graph) {
+DISPATCHED(hipStreamEndCapture, (HipAbi::Stream stream, HipAbi::Graph* graph), (stream, graph)) {
   if (int code = begin()) return code;
   std::lock_guard lock(mutex);
   StreamRecord* record = record_of(stream);
@@ -413,48 +425,141 @@ SHIM int hipStreamEndCapture(HipAbi::Stream stream, HipAbi::Graph* graph) {
   if (error == Error::none) *graph = made.release();
   return remember(error);
 }
-SHIM int hipGraphInstantiateWithFlags(HipAbi::RunnableGraph* runnable, HipAbi::Graph graph,
-                                      unsigned long long) {
+DISPATCHED(hipGraphInstantiateWithFlags,
+           (HipAbi::RunnableGraph * runnable, HipAbi::Graph graph, [[maybe_unused]] unsigned long long flags),
+           (runnable, graph, flags)) {
   if (!graph->graph) die("a graph is instantiated twice");
   *runnable = reinterpret_cast<HipAbi::RunnableGraph>(std::exchange(graph->graph, nullptr));
   return result::success;
 }
-SHIM int hipGraphDestroy(HipAbi::Graph graph) {
+DISPATCHED(hipGraphDestroy, (HipAbi::Graph graph), (graph)) {
   std::unique_ptr<gpu::HipGraph> record(graph);
   return record->graph ? remember(backend()->destroy_graph(record->graph)) : result::success;
 }
-SHIM int hipGraphLaunch(HipAbi::RunnableGraph graph, HipAbi::Stream stream) {
+DISPATCHED(hipGraphLaunch, (HipAbi::RunnableGraph graph, HipAbi::Stream stream), (graph, stream)) {
   return submit(stream, [&](gpu::Stream queue) {
     return backend()->launch_graph(reinterpret_cast<gpu::Graph>(graph), queue);
   });
 }
-SHIM int hipGraphExecDestroy(HipAbi::RunnableGraph graph) {
+DISPATCHED(hipGraphExecDestroy, (HipAbi::RunnableGraph graph), (graph)) {
   return remember(backend()->destroy_graph(reinterpret_cast<gpu::Graph>(graph)));
 }
 
 // ---- Kernels -------------------------------------------------------------------------------------------
 
+namespace {
+
+// "void scope::write_byte(unsigned char*)": the provider below has none but names of C.
+std::string plain_name(const char* symbol) {
+  if (std::strncmp(symbol, "_Z", 2) != 0) return symbol;
+  char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, nullptr);
+  std::string name = demangled ? demangled : symbol;
+  std::free(demangled);
+  name = name.substr(0, name.find('('));
+  return name.substr(name.find_last_of(": ") + 1);
+}
+
+// In a bundle the host's part, which hipcc leaves empty, is the address of the code for the provider below.
+gpu::CodeImage code_in(const void* bundle) {
+  constexpr size_t first_part = 32;  // behind the magic and the number of parts
+  const auto* bytes = static_cast<const unsigned char*>(bundle);
+  uint64_t offset;
+  std::memcpy(&offset, bytes + first_part, sizeof offset);
+  gpu::CodeImage code{"cpu", nullptr, 0};
+  std::memcpy(&code.bytes, bytes + offset, sizeof code.bytes);
+  return code;
+}
+
+}  // namespace
+
 // A module is what the provider below takes for code; it stays, as that knows it by its address.
-SHIM int hipModuleLoadData(HipAbi::Module* module, const void* image) {
+DISPATCHED(hipModuleLoadData, (HipAbi::Module * module, const void* image), (module, image)) {
   if (int code = begin()) return code;
   const auto* bytes = static_cast<const unsigned char*>(image);
+  if (std::memcmp(bytes, "__CLANG_OFFLOAD_BUNDLE__", 24) == 0) {
+    *module = reinterpret_cast<HipAbi::Module>(new gpu::CodeImage(code_in(image)));
+    return result::success;
+  }
   const bool ptx = bytes[0] == '/' || bytes[0] == '.';
   if (std::memcmp(bytes, "\177ELF", 4) == 0 || ptx == over_sim()) return remember(result::no_binary_for_gpu);
   *module = reinterpret_cast<HipAbi::Module>(new gpu::CodeImage{ptx ? "ptx" : "cpu", bytes, 0});
   return result::success;
 }
-SHIM int hipModuleGetFunction(HipAbi::Function* function, HipAbi::Module module, const char* name) {
+DISPATCHED(hipModuleGetFunction, (HipAbi::Function * function, HipAbi::Module module, const char* name),
+           (function, module, name)) {
   gpu::Kernel kernel = nullptr;
-  int code =
-      remember(backend()->find_kernel(device(), reinterpret_cast<gpu::CodeImage*>(module), 1, name, &kernel));
+  const int code = remember(backend()->find_kernel(device(), reinterpret_cast<gpu::CodeImage*>(module), 1,
+                                                   plain_name(name).c_str(), &kernel));
   if (!code) *function = reinterpret_cast<HipAbi::Function>(kernel);
   return code;
 }
 
-SHIM int hipModuleLaunchKernel(HipAbi::Function function, unsigned grid, unsigned, unsigned, unsigned block,
-                               unsigned, unsigned, unsigned, HipAbi::Stream stream, void** arguments,
-                               void**) {
+DISPATCHED(hipModuleLaunchKernel,
+           (HipAbi::Function function, unsigned grid, [[maybe_unused]] unsigned grid_y,
+            [[maybe_unused]] unsigned grid_z, unsigned block, [[maybe_unused]] unsigned block_y,
+            [[maybe_unused]] unsigned block_z, [[maybe_unused]] unsigned shared, HipAbi::Stream stream,
+            void** arguments, void** packed),
+           (function, grid, grid_y, grid_z, block, block_y, block_z, shared, stream, arguments, packed)) {
+  // In a buffer there is one parameter, in these tests.
+  void* only = packed ? packed[1] : nullptr;
+  if (!arguments) arguments = &only;
   return submit(stream, [&](gpu::Stream queue) {
     return backend()->launch(reinterpret_cast<gpu::Kernel>(function), grid, block, arguments, queue);
   });
+}
+
+// ---- Kernels of the program itself ---------------------------------------------------------------------
+
+namespace {
+
+struct ProgramKernel {
+  const gpu::CodeImage* code;
+  std::string name;
+};
+auto& program_kernels = *new std::map<const void*, ProgramKernel>;
+
+}  // namespace
+
+const void** hostile::register_binary(const fairlead::device::program::hip::Binary* binary) {
+  return reinterpret_cast<const void**>(new gpu::CodeImage(code_in(binary->image)));
+}
+void hostile::register_function(const void** module, const void* function, char*, const char* name, unsigned,
+                                void*, void*, void*, void*, int*) {
+  program_kernels[function] = {reinterpret_cast<const gpu::CodeImage*>(module), plain_name(name)};
+}
+void hostile::unregister_binary(const void** module) {
+  const auto* code = reinterpret_cast<const gpu::CodeImage*>(module);
+  std::erase_if(program_kernels, [code](const auto& entry) { return entry.second.code == code; });
+  delete code;
+}
+
+namespace {
+
+int launch(const void* function, unsigned grid, unsigned block, void** arguments, HipAbi::Stream stream) {
+  const ProgramKernel& its = program_kernels.at(function);
+  gpu::Kernel kernel = nullptr;
+  auto mode = gpu::CaptureMode::relaxed;  // HIP has loaded the code before
+  backend()->exchange_capture_mode(&mode);
+  const Error found = backend()->find_kernel(device(), its.code, 1, its.name.c_str(), &kernel);
+  backend()->exchange_capture_mode(&mode);
+  if (found != Error::none) return remember(found);
+  return submit(stream,
+                [&](gpu::Stream queue) { return backend()->launch(kernel, grid, block, arguments, queue); });
+}
+
+}  // namespace
+
+DISPATCHED(hipLaunchKernel,
+           (const void* function, Dim3 grid, Dim3 block, void** arguments, [[maybe_unused]] size_t shared,
+            HipAbi::Stream stream),
+           (function, grid, block, arguments, shared, stream)) {
+  return launch(function, grid.x, block.x, arguments, stream);
+}
+DISPATCHED(hipExtLaunchKernel,
+           (const void* function, Dim3 grid, Dim3 block, void** arguments, [[maybe_unused]] size_t shared,
+            HipAbi::Stream stream, HipAbi::Event start, HipAbi::Event stop, [[maybe_unused]] int flags),
+           (function, grid, block, arguments, shared, stream, start, stop, flags)) {
+  int code = start ? hipEventRecord_itself(start, stream) : result::success;
+  if (!code) code = launch(function, grid.x, block.x, arguments, stream);
+  return code || !stop ? code : hipEventRecord_itself(stop, stream);
 }

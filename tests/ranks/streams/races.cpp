@@ -7,6 +7,7 @@
 #include <fairlead/device.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -14,6 +15,7 @@
 
 #include "harness/harness.h"
 #include "harness/overheard.h"
+#include "streams/race_gpu.h"
 
 using namespace ranks;
 
@@ -22,43 +24,44 @@ namespace {
 constexpr int tag = 47;
 constexpr int bytes = 6000;
 
-#define GPU(call)                                                                               \
-  do {                                                                                          \
-    if ((call) != FAIRLEAD_DEVICE_SUCCESS) give_up(#call ": %s", fairlead_device_error_text()); \
+#define GPU(call)                                                    \
+  do {                                                               \
+    if (const int code = (call); code != FAIRLEAD_DEVICE_SUCCESS)    \
+      give_up(#call ": %d, %s", code, fairlead_device_error_text()); \
   } while (0)
 
 struct Stream {
-  Stream() { GPU(fairlead_device_stream_create(&handle)); }
+  Stream() { GPU(race_gpu().stream_create(&handle)); }
   ~Stream() {
-    GPU(fairlead_device_stream_synchronize(handle));
-    GPU(fairlead_device_stream_destroy(handle));
+    GPU(race_gpu().stream_synchronize(handle));
+    GPU(race_gpu().stream_destroy(handle));
   }
   void write(const Memory& memory, size_t offset = 0) const {
     void* first = memory.data() + offset;
     void* arguments[] = {&first};
-    GPU(fairlead_device_launch_on(handle, "write_byte", 1, 1, arguments));
+    GPU(race_launch(handle, "write_byte", arguments));
   }
   void read(const Memory& memory) const {
     static const Memory over(Place::pinned, sizeof(int));
     *reinterpret_cast<int*>(over.data()) = 1;
     void *word = over, *first = memory;
     void* arguments[] = {&word, &first};
-    GPU(fairlead_device_launch_on(handle, "read_when_over", 1, 1, arguments));
+    GPU(race_launch(handle, "read_when_over", arguments));
   }
-  void wait() const { GPU(fairlead_device_stream_synchronize(handle)); }
-  fairlead_device_stream* handle = nullptr;
+  void wait() const { GPU(race_gpu().stream_synchronize(handle)); }
+  GpuStream* handle = nullptr;
 };
 
 struct Event {
-  Event() { GPU(fairlead_device_event_create(&handle)); }
-  ~Event() { GPU(fairlead_device_event_destroy(handle)); }
-  void record(const Stream& stream) const { GPU(fairlead_device_event_record(handle, stream.handle)); }
+  Event() { GPU(race_gpu().event_create(&handle)); }
+  ~Event() { GPU(race_gpu().event_destroy(handle)); }
+  void record(const Stream& stream) const { GPU(race_gpu().event_record(handle, stream.handle)); }
   void wait() const {
     int state;
-    while ((state = fairlead_device_event_query(handle)) == FAIRLEAD_DEVICE_NOT_READY) usleep(100);
+    while ((state = race_gpu().event_query(handle)) == FAIRLEAD_DEVICE_NOT_READY) usleep(100);
     GPU(state);
   }
-  fairlead_device_event* handle = nullptr;
+  GpuEvent* handle = nullptr;
 };
 
 struct Program {
@@ -82,6 +85,8 @@ void expect(size_t warnings, const char* words, const char* name,
   const char* check = getenv("FAIRLEAD_CHECK");
   const bool checked = !host_oracle && check && strstr(check, "streams");
   if (host_oracle) return;
+  if (const RaceHip* hip = race_hip(); hip && !hip->has_code)
+    return skip("built without device code for AMD GPUs");
   Overheard overheard;
   {
     Program program;
@@ -115,46 +120,46 @@ RANK_TEST(races, M10_a_send_before_the_kernel_has_been_waited_for, 1) {
   wrong("in the default stream", [](const Program& p) {
     void* first = p.buffer;
     void* arguments[] = {&first};
-    GPU(fairlead_device_launch("write_byte", 1, 1, arguments));
+    GPU(race_launch(nullptr, "write_byte", arguments));
     p.send();
-    GPU(fairlead_device_synchronize());
+    GPU(race_gpu().synchronize());
   });
   wrong("of a stream that has ended", [](const Program& p) {
     Stream().write(p.buffer);
-    fairlead_device_stream* ended;
-    GPU(fairlead_device_stream_create(&ended));
+    GpuStream* ended;
+    GPU(race_gpu().stream_create(&ended));
     void* first = p.buffer;
     void* arguments[] = {&first};
-    GPU(fairlead_device_launch_on(ended, "write_byte", 1, 1, arguments));
-    GPU(fairlead_device_stream_destroy(ended));
+    GPU(race_launch(ended, "write_byte", arguments));
+    GPU(race_gpu().stream_destroy(ended));
     p.send();
   });
   wrong("a copy", [](const Program& p) {
-    GPU(fairlead_device_copy_on(p.stream.handle, p.buffer, p.host, bytes));
+    GPU(race_gpu().copy_on(p.stream.handle, p.buffer, p.host, bytes));
     p.send();
   });
   wrong("a memset", [](const Program& p) {
-    GPU(fairlead_device_fill_on(p.stream.handle, p.buffer, 1, bytes));
+    GPU(race_gpu().fill_on(p.stream.handle, p.buffer, 1, bytes));
     p.send();
   });
   right("after the stream", [](const Program& p) { p.stream.write(p.buffer), p.stream.wait(), p.send(); });
   right("after the device", [](const Program& p) {
     p.stream.write(p.buffer);
-    GPU(fairlead_device_synchronize());
+    GPU(race_gpu().synchronize());
     p.send();
   });
   right("after a question", [](const Program& p) {
     p.stream.write(p.buffer);
-    while (fairlead_device_stream_query(p.stream.handle) != FAIRLEAD_DEVICE_SUCCESS) usleep(100);
+    while (race_gpu().stream_query(p.stream.handle) != FAIRLEAD_DEVICE_SUCCESS) usleep(100);
     p.send();
   });
   right("a copy of nothing", [](const Program& p) {
-    GPU(fairlead_device_copy_on(p.stream.handle, p.buffer, p.host, 0));
+    GPU(race_gpu().copy_on(p.stream.handle, p.buffer, p.host, 0));
     p.send();
   });
   right("a copy out of it", [](const Program& p) {
     Memory copy(Place::device, bytes);
-    GPU(fairlead_device_copy_on(p.stream.handle, copy, p.buffer, bytes));
+    GPU(race_gpu().copy_on(p.stream.handle, copy, p.buffer, bytes));
     p.send();
     p.stream.wait();
   });
@@ -172,7 +177,7 @@ RANK_TEST(races, M10_events_and_several_streams, 1) {
   wrong("ordered too late", [](const Program& p) {
     Event event;
     event.record(p.stream);
-    GPU(fairlead_device_event_wait(event.handle, p.other.handle));
+    GPU(race_gpu().event_wait(event.handle, p.other.handle));
     p.stream.write(p.buffer);
     p.other.wait();
     p.send();
@@ -188,7 +193,7 @@ RANK_TEST(races, M10_events_and_several_streams, 1) {
     Event event;
     p.stream.write(p.buffer);
     event.record(p.stream);
-    GPU(fairlead_device_event_wait(event.handle, p.other.handle));
+    GPU(race_gpu().event_wait(event.handle, p.other.handle));
     p.other.wait();
     p.send();
   });
@@ -196,7 +201,7 @@ RANK_TEST(races, M10_events_and_several_streams, 1) {
     Event event, last;
     p.stream.write(p.buffer);
     event.record(p.stream);
-    GPU(fairlead_device_event_wait(event.handle, p.other.handle));
+    GPU(race_gpu().event_wait(event.handle, p.other.handle));
     last.record(p.other);
     last.wait();
     p.send();
@@ -217,11 +222,11 @@ RANK_TEST(races, M10_parts_of_an_allocation, 1) {
   right("below the kernel's", [](const Program& p) { p.stream.write(p.buffer, half), p.send(half); });
   right("of a kernel's field", [](const Program& p) { p.stream.write(p.buffer), p.receive(half); });
   right("behind a copy", [](const Program& p) {
-    GPU(fairlead_device_copy_on(p.stream.handle, p.buffer, p.host, half));
+    GPU(race_gpu().copy_on(p.stream.handle, p.buffer, p.host, half));
     p.send(half, half);
   });
   wrong("within a copy", [](const Program& p) {
-    GPU(fairlead_device_copy_on(p.stream.handle, p.buffer, p.host, half));
+    GPU(race_gpu().copy_on(p.stream.handle, p.buffer, p.host, half));
     p.send(half, half - 1);
   });
   wrong("the kernel's part", [](const Program& p) { p.stream.write(p.buffer, half), p.send(half, half); });
@@ -279,30 +284,30 @@ RANK_TEST(races, M10_collectives, 1) {
 
 RANK_TEST(races, M10_graphs, 1) {
   const auto graph_of = [](const Program& p) {
-    fairlead_device_graph* graph = nullptr;
+    GpuGraph* graph = nullptr;
     Event begin, end;
-    GPU(fairlead_device_capture_begin(p.stream.handle));
+    GPU(race_gpu().capture_begin(p.stream.handle));
     begin.record(p.stream);
-    GPU(fairlead_device_event_wait(begin.handle, p.other.handle));
+    GPU(race_gpu().event_wait(begin.handle, p.other.handle));
     p.other.write(p.buffer);
     end.record(p.other);
-    GPU(fairlead_device_event_wait(end.handle, p.stream.handle));
-    GPU(fairlead_device_capture_end(p.stream.handle, &graph));
+    GPU(race_gpu().event_wait(end.handle, p.stream.handle));
+    GPU(race_gpu().capture_end(p.stream.handle, &graph));
     return graph;
   };
   right("that is captured", [=](const Program& p) {
-    fairlead_device_graph* graph = graph_of(p);
+    GpuGraph* graph = graph_of(p);
     p.send();
-    GPU(fairlead_device_graph_destroy(graph));
+    GPU(race_gpu().graph_destroy(graph));
   });
   for (const bool waits : {false, true})
     (waits ? right : wrong)("that runs", [=](const Program& p) {
-      fairlead_device_graph* graph = graph_of(p);
-      GPU(fairlead_device_graph_launch(graph, p.stream.handle));
+      GpuGraph* graph = graph_of(p);
+      GPU(race_gpu().graph_launch(graph, p.stream.handle));
       if (waits) p.stream.wait();
       p.send();
       p.stream.wait();
-      GPU(fairlead_device_graph_destroy(graph));
+      GPU(race_gpu().graph_destroy(graph));
     });
 }
 
@@ -311,7 +316,7 @@ RANK_TEST(races, M10_a_function_of_the_host_tells_of_the_end, 1) {
   right("a flag", [](const Program& p) {
     volatile int over = 0;
     p.stream.write(p.buffer);
-    GPU(fairlead_device_call_on(
+    GPU(race_gpu().call_on(
         p.stream.handle, [](void* flag) { *static_cast<volatile int*>(flag) = 1; }, const_cast<int*>(&over)));
     while (!over) usleep(100);
     p.send();
@@ -324,11 +329,79 @@ RANK_TEST(races, M10_memory_that_is_given_back, 1) {
     void* first = nullptr;
     GPU(fairlead_device_allocate(&first, bytes, FAIRLEAD_MEMORY_POOL));
     void* arguments[] = {&first};
-    GPU(fairlead_device_launch_on(p.stream.handle, "write_byte", 1, 1, arguments));
+    GPU(race_launch(p.stream.handle, "write_byte", arguments));
     usleep(50000);  // it is over, but nobody was told
     GPU(fairlead_device_free(first));
     const Memory next(Place::pool, bytes);
     MUST(MPI_Sendrecv(next, bytes, MPI_BYTE, 0, tag, p.host, bytes, MPI_BYTE, 0, tag, MPI_COMM_SELF,
                       MPI_STATUS_IGNORE));
   });
+}
+
+// What fairlead/device.h has not.
+RANK_TEST(races, M10_ways_of_HIP_to_launch_a_kernel, 1) {
+  const RaceHip* const hip = race_hip();
+  if (!hip) return skip("needs TEST_RACES=hip");
+  static constexpr RaceHip::Dim3 one{1, 1, 1};
+  void *module = nullptr, *function = nullptr;
+  GPU(hip->load_module(&module, hip->bundle));
+  GPU(hip->find_function(&function, module, RaceHip::symbol("write_byte")));
+  const auto launch = [=](const Program& p, void** arguments, void** packed) {
+    GPU(hip->launch_function(function, 1, 1, 1, 1, 1, 1, 0, p.stream.handle, arguments, packed));
+  };
+  wrong("of a module", [&](const Program& p) {
+    void* first = p.buffer;
+    void* arguments[] = {&first};
+    launch(p, arguments, nullptr), p.send();
+  });
+  wrong("with parameters in a buffer", [&](const Program& p) {
+    void* first = p.buffer;
+    size_t size = sizeof first;
+    constexpr uintptr_t buffer = 1, bytes_of_buffer = 2, end = 3;
+    void* packed[] = {reinterpret_cast<void*>(buffer), &first, reinterpret_cast<void*>(bytes_of_buffer),
+                      &size, reinterpret_cast<void*>(end)};
+    launch(p, nullptr, packed), p.send();
+  });
+  const auto launch_with_events = [=](const Program& p, const Event& start, const Event& stop) {
+    void* first = p.buffer;
+    void* arguments[] = {&first};
+    GPU(hip->launch_with_events(hip->function("write_byte"), one, one, arguments, 0, p.stream.handle,
+                                start.handle, stop.handle, 0));
+  };
+  wrong("an event before it", [&](const Program& p) {
+    Event start, stop;
+    launch_with_events(p, start, stop), start.wait(), p.send();
+  });
+  right("an event behind it", [&](const Program& p) {
+    Event start, stop;
+    launch_with_events(p, start, stop), stop.wait(), p.send();
+  });
+  if (!hip->profiled) return;  // AMD's HIP does not take what is no code
+  right("of which nothing is known", [&](const Program& p) {
+    void* first = p.buffer;
+    void* arguments[] = {&first};
+    GPU(hip->launch(RaceHip::compressed_function(), one, one, arguments, 0, p.stream.handle));
+    p.send();
+  });
+  right("of which nothing is known, and which tells the host that the one before is over",
+        [&](const Program& p) {
+          const Memory over(Place::pinned, 1);
+          void* first = over;
+          void* arguments[] = {&first};
+          *reinterpret_cast<unsigned char*>(over.data()) = 0;
+          p.stream.write(p.buffer);
+          GPU(hip->launch(RaceHip::compressed_function(), one, one, arguments, 0, p.stream.handle));
+          while (!*reinterpret_cast<volatile unsigned char*>(over.data())) usleep(100);
+          p.send();
+        });
+}
+
+// A profiler of ROCm gets the same tables.
+RANK_TEST(races, M10_a_profiler_of_HIP_listens_as_well, 1) {
+  const int* const calls = race_hip() ? race_hip()->profiled : nullptr;
+  if (!calls) return skip("needs TEST_RACES=hip, and the hostile ROCm");
+  const Stream stream;
+  const int before = *calls;
+  stream.wait();
+  EXPECT(*calls == before + 1, "%d calls, not 1", *calls - before);
 }
