@@ -129,6 +129,15 @@ void pool_free(void* address) {
       return pool.give_back(static_cast<size_t>(static_cast<char*>(address) - pool.slab));
 }
 
+size_t pool_room(int device) {
+  std::lock_guard lock(mutex);
+  Pool& pool = pool_of(device);
+  size_t most = 0;
+  if (pool.open(device))
+    for (const auto& [offset, size] : pool.free_pieces) most = std::max(most, size);
+  return most;
+}
+
 bool pool_is_for_peers(int device) {
   std::lock_guard lock(mutex);
   return pool_of(device).for_peers;

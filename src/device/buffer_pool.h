@@ -22,6 +22,8 @@ void* pool_slab(int device);
 // Returns null if the pool is full or disabled; the caller then buffers in host memory.
 void* pool_allocate(int device, size_t bytes);
 void pool_free(void* address);
+// The most that pool_allocate() would give now.
+size_t pool_room(int device);
 // Is its memory that of Runtime::allocate_for_peers()?
 bool pool_is_for_peers(int device);
 size_t pool_bytes_in_use();

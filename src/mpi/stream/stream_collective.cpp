@@ -377,15 +377,14 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   auto cannot = [&](const char* why) { offer->why_not = why; };
   const bool together = node_ranks_.size() == static_cast<size_t>(ranks_) &&
                         std::ranges::all_of(node_ranks_, [](int rank) { return rank >= 0; });
-  most_ = static_cast<uint64_t>(options().stream_collective_limit) / granule * granule;
+  const auto limit = static_cast<uint64_t>(options().stream_collective_limit);
   slot_bytes_ = kernels::meet_slot_bytes(ranks_);
   if (!node || !together) return cannot("not all ranks are on this node");
-  if (!options().ipc || most_ == 0) return cannot("it is switched off");
+  if (!options().ipc || limit < granule) return cannot("it is switched off");
   if (!kernels_available(device_)) return cannot("no kernel can be loaded now");
   if (device::runtime()->device_info(device_, &offer->info) != Error::none)
     return cannot("its GPU is not known");
   offer->device = device_;
-  offer->most = most_;
   offer->reductions = available_reductions(device_);
   const Neighbors& neighbors = position_.neighbors;
   const size_t blocks = std::max(neighbors.in.size(), neighbors.out.size());
@@ -393,8 +392,12 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   for (size_t i = 0; offer->blocks > 0 && i < neighbors.out.size(); ++i)
     offer->out[offer->sends++] = static_cast<int8_t>(neighbors.out[i]);
   const size_t used_at_once = kernels::exchange_header_bytes + kernels::meet_slots_bytes(ranks_, slot_bytes_);
-  const size_t bytes = used_at_once + 3 * most_;
-  scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
+  // Others need the pool, too.
+  const size_t room = device::pool_room(device_) / 2;
+  most_ = std::min(limit, (room - std::min(room, used_at_once)) / places) / granule * granule;
+  offer->most = most_;
+  const size_t bytes = used_at_once + places * most_;
+  if (most_) scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
   passed_ = take_cell(device_);
   passed_for_kernels_ =
       static_cast<uint64_t*>(passed_ ? device::runtime()->address_for_kernels(device_, passed_) : nullptr);

@@ -121,7 +121,7 @@ class StreamCollective {
   kernels::ExchangeHeader* header() const { return reinterpret_cast<kernels::ExchangeHeader*>(scratch_); }
   // The two places in a scratch, behind the slots, then one for buffers that the CPU moves.
   char* place(char* scratch, int which) const;
-  static constexpr size_t granule = 16;
+  static constexpr size_t granule = 16, places = 3;
   char* moved() const { return place(scratch_, 2); }
 
   std::shared_ptr<GpuStream> stream_;

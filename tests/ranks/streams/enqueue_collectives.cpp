@@ -16,7 +16,7 @@ using namespace ranks;
 
 namespace {
 
-constexpr int limit = (1 << 20) / sizeof(int);  // elements of a buffer of FAIRLEAD_STREAM_COLLECTIVE_LIMIT
+constexpr int limit = (1 << 20) / sizeof(int);  // of FAIRLEAD_STREAM_COLLECTIVE_LIMIT=1m, in elements
 constexpr int any_round = 3;
 
 using Ints = std::vector<int>;

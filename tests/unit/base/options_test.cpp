@@ -71,7 +71,7 @@ TEST(Options, numbers_have_names_and_those_not_given_keep_their_default) {
     EXPECT_TRUE(has(printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_POOLS='") + wrong + "'"),
                     std::string("FAIRLEAD_POOLS=") + wrong +
                         " is not understood (accepted: any of device, host, mappings, node, each NAME:NUMBER "
-                        "with 0..1024g, separated by commas); using device:64m,"))
+                        "with 0..1024g, separated by commas); using device:128m,"))
         << wrong;
   setenv("FAIRLEAD_POOLS", "node:1m", 1);
   setenv("FAIRLEAD_SIM_FAULTS", "no_words,copies:7", 1);
