@@ -10,8 +10,7 @@
 // and run the call otherwise. From then on it announces `meets`.
 //
 // A kernel that has not found all blocks in time ends, so that it holds no part of the GPU, and is launched
-// again. A member for which that happens often, or whose offers the others do not meet, makes none for a
-// while.
+// again. Members whose offers are not met some times make none for a while.
 //
 // Belongs to one thread at a time (the engine's lock).
 
@@ -22,7 +21,6 @@
 
 #include "coll/gpu_collective.h"
 #include "device/context.h"
-#include "device/pinned_buffer.h"
 
 namespace fairlead::coll {
 
@@ -36,40 +34,41 @@ class MeetingPlace {
 
   // May this rank announce `meets`? Then its record tells the others what it will do.
   bool offers(uint64_t number, const MeetCall& call);
-  // All members have arrived, and the call runs otherwise.
-  void run_otherwise(uint64_t number);
+  // The call runs otherwise, and unless this rank had offered to meet, all members have arrived.
+  void run_otherwise(uint64_t number, bool had_offered);
   // All members announced `meets`. Do they all mean the same? The answer is the same on all.
   bool all_agree(uint64_t number, const MeetCall& call);
   Progress advance(uint64_t number, const MeetCall& call);
-  // A member has failed: this rank waits for the others no more.
-  void abandon();
+  // This rank leaves a call for which it had offered to meet, and makes no further offers. False as long as
+  // its kernel runs.
+  bool abandon();
 
  private:
   void expose(uint64_t number, int device);
   void map_others(uint64_t number);
   bool launch(uint64_t number, const MeetCall& call);
   bool any_failed(uint64_t number);
-  Progress fail(uint64_t number);
-  void note(uint64_t number, bool went_well);
-  uint64_t* late() const { return reinterpret_cast<uint64_t*>(late_.data()); }
+  Progress fail(uint64_t number, const char* why);
+  void never();
 
   node::Node& node_;
   CollectiveSlot& slot_;
   const std::vector<int>& members_;
-  enum class Step { counting, exposed, ready, never } step_ = Step::counting;
+  // `left`: others may still store to the scratch, which is never freed.
+  enum class Step { counting, exposed, ready, never, left } step_ = Step::counting;
   int device_ = -1, calls_ = 0, tries_ = 0;
   device::Context context_;
   char* scratch_ = nullptr;
   uint64_t scratch_bytes_ = 0;
-  device::PinnedBuffer late_;     // a word that says that a kernel has missed something
+  uint64_t* late_ = nullptr;      // page-locked: the number of a call of which a kernel has missed something
   std::vector<char*> scratches_;  // of all members
   std::vector<device::MappedMemory> mapped_;
   uint64_t launched_ = 0;  // the call under way, or the last one
-  bool first_ = true, running_ = false, keeps_memory_ = false;
+  bool first_ = true, running_ = false;
   kernels::KernelRun kernel_;
   std::chrono::microseconds pause_{};
   std::chrono::steady_clock::time_point again_{};
-  int bad_ = 0;             // calls in a row that did not go well
+  int unmet_ = 0;           // offers in a row
   uint64_t silent_to_ = 0;  // makes no offers up to this call
 };
 

@@ -24,11 +24,9 @@ allreduce       oneshot  5..    ..64k
 allreduce       sliced   ..     ..
 alltoall        meet     ..     ..32k
 alltoall        kernel   ..     ..
-bcast           meet     ..     ..16k
 bcast           direct   ..     ..64k
 bcast           sliced   ..     ..
 bcast           direct   ..     ..
-gather          meet     ..     ..32k
 gather          engine   ..     8m..
 gather          kernel   ..     ..
 reduce          oneshot  ..     ..256k
@@ -37,7 +35,6 @@ reduce          oneshot  ..     ..
 reduce_scatter  meet     ..     ..32k
 reduce_scatter  oneshot  ..     ..
 scan            oneshot  ..     ..
-scatter         meet     ..     ..32k
 scatter         engine   ..     ..
 )";
 

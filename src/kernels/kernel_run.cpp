@@ -10,6 +10,7 @@
 #include <mutex>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "base/library_thread.h"
 #include "base/log.h"
@@ -45,8 +46,9 @@ struct KernelContext {
   device::Context context;
   unsigned move_blocks = 1;  // number of blocks that fill the device
   device::Stream stream = nullptr;
-  device::PinnedBuffer flag;    // each kernel stores its number, in their order
-  uint32_t* counter = nullptr;  // on the device, zero when no kernel runs
+  device::PinnedBuffer flag;     // each kernel stores its number, in their order; behind it are other words
+  std::vector<uint64_t*> words;  // of these, those that nobody has
+  uint32_t* counter = nullptr;   // on the device, zero when no kernel runs
   uint64_t last_number = 0;
   uint64_t launched = 0, ended = 0;  // kernels, of which those that have ended are known late
   uint64_t over_at = 0;              // end of the last kernel, for the trace
@@ -62,12 +64,14 @@ auto& contexts = *new std::map<int, KernelContext>;
 
 // Enough for the counter and for what the first kernel copies.
 constexpr size_t counter_bytes = 4 * sizeof(uint32_t);
+constexpr size_t flag_words = 256;
+static_assert(flag_words * sizeof(uint64_t) >= counter_bytes);
 
 Attempt make(KernelContext& context, int device) {
   context.device = device;
   context.context = device::Context(device);
   if (!context.flag.still_pinned())
-    if (const Attempt made = device::PinnedBuffer::make(counter_bytes, &context.flag, device);
+    if (const Attempt made = device::PinnedBuffer::make(flag_words * sizeof(uint64_t), &context.flag, device);
         made != Attempt::made)
       return made;
   const device::BlockingDriverCalls calls;
@@ -83,7 +87,8 @@ Attempt make(KernelContext& context, int device) {
   context.counter = static_cast<uint32_t*>(counter);
   if (error != Error::none) return Attempt::never;
   observe::name_stream(runtime.name(), runtime.native(context.stream), "Fairlead kernels");
-  std::memset(context.flag.data(), 0, counter_bytes);
+  std::memset(context.flag.data(), 0, flag_words * sizeof(uint64_t));
+  for (size_t word = flag_words - 1; word > 0; --word) context.words.push_back(context.end_flag() + word);
   // The counter is copied to, not filled: filling takes a kernel, which may find no room beside the program's
   // kernels. With ROCm a copy also takes a kernel, but in a queue of the library.
   error = runtime.copy(counter, context.flag.data(), counter_bytes, context.stream);
@@ -128,6 +133,22 @@ bool meetings_run_on(int device) {
 
 bool reductions_run_on(int device, ReduceOp op, Element element) {
   return device >= 0 && reduce_available(device, op, element) && context_of(device).created == Attempt::made;
+}
+
+uint64_t* take_word_of_kernels(int device) {
+  KernelContext& context = context_of(device);
+  std::lock_guard lock(mutex);
+  if (context.created != Attempt::made || context.words.empty()) return nullptr;
+  uint64_t* const word = context.words.back();
+  context.words.pop_back();
+  *word = 0;
+  return word;
+}
+
+void give_back_word_of_kernels(int device, uint64_t* word) {
+  KernelContext& context = context_of(device);
+  std::lock_guard lock(mutex);
+  if (context.created == Attempt::made) context.words.push_back(word);
 }
 
 KernelRun::~KernelRun() {

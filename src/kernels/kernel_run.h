@@ -35,6 +35,11 @@ struct EndWord {
   explicit operator bool() const { return address; }
 };
 
+// A page-locked word to which kernels of the device may store; null: none is left. It ends with the context
+// of the device.
+uint64_t* take_word_of_kernels(int device);
+void give_back_word_of_kernels(int device, uint64_t* word);
+
 class KernelRun {
  public:
   KernelRun() = default;

@@ -145,7 +145,7 @@ TEST(ChoiceOf, the_first_rule_that_fits_counts_and_then_the_shipped_ones) {
   EXPECT_EQ(choice.of(Family::allreduce, (64 << 10) + 1, 2), Algorithm::allreduce_staged);
   EXPECT_EQ(choice.of(Family::allreduce, 8, 5), Choice().of(Family::allreduce, 8, 5));
   EXPECT_EQ(choice.of(Family::bcast, 8, 3), Algorithm::bcast_sliced);
-  EXPECT_EQ(choice.of(Family::bcast, 8, 2), Algorithm::bcast_meet) << "sliced needs three";
+  EXPECT_EQ(choice.of(Family::bcast, 8, 2), Algorithm::bcast_direct) << "sliced needs three";
 }
 
 TEST(ChoiceOf, words_come_before_rules_and_those_of_one_collective_before_those_of_all) {

@@ -9,13 +9,19 @@
 
 namespace fairlead::mpi {
 
-// A rank that does not give has what it receives, and the root of MPI_Gather may have its block in place.
+namespace {
+
+// Bytes of a block, the same in what the rank sends and what it receives; else 0, as the program is wrong.
 uint64_t block_bytes(const CollectiveCall& call, const CommPosition& position) {
-  if (call.shape().sent == Blocks::none) return 0;
-  const bool by_sent = gives(call, position) && !call.in_place();
-  return static_cast<uint64_t>(by_sent ? packed_bytes(call.sendcount, call.sendtype)
-                                       : packed_bytes(call.recvcount, call.recvtype));
+  const bool sends = gives(call, position) && !call.in_place(),
+             receives = gets(call, position) && call.recvbuf != MPI_IN_PLACE && !call.reduces();
+  const MPI_Count sent = packed_bytes(call.sendcount, call.sendtype),
+                  received = packed_bytes(call.recvcount, call.recvtype);
+  if (sends && receives && sent != received) return 0;
+  return static_cast<uint64_t>(sends ? sent : received);
 }
+
+}  // namespace
 
 EvenBuffer input_of(const CollectiveCall& call, const CommPosition& position, uint64_t unit) {
   const int blocks = is_for_each(call.shape().sent) ? position.size : 1;

@@ -162,13 +162,13 @@ void CollectiveOperation::decide() {
       if (gpu_) state_->slot()->give_up(number_);
       if (state_->slot()->workers(number_).are > coll::Workers::Are::each) return lose();
       if (arrived_with_ == Capability::nccl) state_->nccl().release(number_);
-      if (arrived_with_ == Capability::meets) state_->meeting_place().run_otherwise(number_);
+      if (arrived_with_ == Capability::meets) state_->meeting_place().run_otherwise(number_, true);
       if (arrived_with_ != Capability::staged) why_staged_ = Fallback::others_staged;
       gpu_.reset();
       step_ = Step::waiting_for_turn;
       return;
     case Decision::gpu:
-      if (meeting_) state_->meeting_place().run_otherwise(number_);
+      if (meeting_) state_->meeting_place().run_otherwise(number_, arrived_with_ == Capability::meets);
       if (exports_late()) expose_late();
       step_ = Step::on_gpu;
       return;
@@ -178,6 +178,7 @@ void CollectiveOperation::decide() {
     case Decision::met:
       step_ = Step::meeting;
       if (state_->meeting_place().all_agree(number_, *meeting_)) return;
+      state_->meeting_place().run_otherwise(number_, true);
       expose_late();
       step_ = Step::on_gpu;
   }
@@ -299,7 +300,10 @@ bool CollectiveOperation::leave_slot(Failures& failures) {
     state_->nccl().abandon_for_all();
     return true;
   }
-  if (step_ == Step::meeting) state_->meeting_place().abandon();
+  if (arrived_with_ == Capability::meets) {
+    state_->slot()->give_up(number_);
+    if (!state_->meeting_place().abandon()) return false;
+  }
   if (step_ != Step::deciding && step_ != Step::on_gpu) return true;
   if (arrived_with_ == Capability::nccl) state_->nccl().release(number_);
   if (!gpu_) {
@@ -349,6 +353,7 @@ void CollectiveOperation::go_on_waiting() {
 void CollectiveOperation::lose() {
   log_line(LogLevel::error, "another process has damaged the decision on a collective");
   if (arrived_with_ != Capability::none) state_->slot()->give_up(number_);
+  if (arrived_with_ == Capability::meets) state_->meeting_place().abandon();
   over(MPI_ERR_OTHER);
 }
 

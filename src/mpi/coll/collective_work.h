@@ -47,9 +47,7 @@ uint64_t largest_buffer(const CollectiveCall& call, const Regions& regions, cons
 
 // ---- Calls whose blocks all have one length (CollectiveShape::is_even()) --------------------------------
 
-// Bytes of a block.
-uint64_t block_bytes(const CollectiveCall& call, const CommPosition& position);
-// What a rank gives, and what it gets, if it gives or gets anything.
+// What a rank gives, and what it gets, if it gives or gets anything, in blocks of `unit` bytes.
 struct EvenBuffer {
   void* address = nullptr;
   MPI_Count count = 0;

@@ -234,7 +234,8 @@ std::optional<int> StreamCollective::enqueue(const CollectiveCall& call, const B
   const CollectiveShape& shape = call.shape();
   if (!shape.knows_lengths()) return enqueue_blocks(call, by_cpu);
   if (!takes(call)) return std::nullopt;
-  const uint64_t unit = block_bytes(call, position_);
+  const uint64_t unit =
+      shape.sent == Blocks::none ? 0 : static_cast<uint64_t>(packed_bytes(call.recvcount, call.recvtype));
   Buffer input, result;
   if (unit && gives(call, position_)) input = {input_of(call, position_, unit)};
   if (unit && gets(call, position_)) result = {result_of(call, position_, unit)};

@@ -4,10 +4,12 @@
 // random order, where ranks are late, pass host memory in between, or use many communicators. The seed is
 // printed.
 
+#include <algorithm>
 #include <chrono>
 #include <list>
 #include <random>
 #include <thread>
+#include <vector>
 
 #include "collectives/exercise.h"
 #include "harness/rounds.h"
@@ -79,4 +81,35 @@ RANK_TEST(meeting, on_many_communicators, 2) {
     kept.pop_front();
   }
   for (MPI_Comm& comm : kept) MUST(MPI_Comm_free(&comm));
+}
+
+// An erroneous program, whose receive count is less than what comes: bytes behind the buffer stay as they
+// are.
+RANK_TEST(meeting, no_block_goes_beyond_a_receive_buffer, 2) {
+  if (host_oracle) return skip("a host MPI may write beyond the buffer of such a receive");
+  constexpr int sent = 64, received = 16, calls = 8;
+  constexpr auto bytes = static_cast<size_t>(received) * sizeof(int);
+  MPI_Comm comm;
+  MUST(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+  MUST(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+  const auto all = static_cast<size_t>(size);
+  Memory from(Place::device, all * sent * sizeof(int)), to(Place::device, 2 * all * sent * sizeof(int));
+  from.fill(1);
+  const auto expect_guards = [&](size_t used, const char* what) {
+    std::vector<char> found(to.bytes());
+    to.read(found.data(), found.size());
+    const std::vector<char> untouched(found.begin() + static_cast<long>(used), found.end());
+    EXPECT(std::all_of(untouched.begin(), untouched.end(), [&](char byte) { return byte == found.back(); }),
+           "%s wrote beyond the receive buffer", what);
+    to.clear();
+  };
+  for (int call = 0; call < calls; ++call) {
+    MPI_Allgather(from, sent, MPI_INT, to, received, MPI_INT, comm);
+    expect_guards(all * bytes, "MPI_Allgather");
+    MPI_Alltoall(from, sent, MPI_INT, to, received, MPI_INT, comm);
+    expect_guards(all * bytes, "MPI_Alltoall");
+    MPI_Gather(from, sent, MPI_INT, to, received, MPI_INT, 0, comm);
+    expect_guards(rank == 0 ? all * bytes : 0, "MPI_Gather");
+  }
+  MUST(MPI_Comm_free(&comm));
 }
