@@ -79,6 +79,9 @@ class Guarded final : public Provider {
   FAIRLEAD_GUARD(ipc_import, (int device, const IpcHandle& handle, int file, void** base),
                  (device, handle, file, base))
   FAIRLEAD_GUARD(ipc_close, (int device, void* base), (device, base))
+  FAIRLEAD_GUARD(fabric_export, (const void* base, IpcHandle* handle), (base, handle))
+  FAIRLEAD_GUARD(fabric_import, (int device, const IpcHandle& handle, size_t bytes, void** base),
+                 (device, handle, bytes, base))
   FAIRLEAD_GUARD(find_kernel,
                  (int device, const CodeImage* images, size_t count, const char* name, Kernel* kernel),
                  (device, images, count, name, kernel))

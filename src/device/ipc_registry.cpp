@@ -36,7 +36,7 @@ struct Export {
   uint64_t size, id;
   uint64_t known_as;  // the id under which importers cache the memory
   IpcHandle handle;
-  bool by_file;
+  SharedBy shared_by;
   bool refused;  // cached, because the refused driver call costs as much as a successful one
 };
 
@@ -50,7 +50,12 @@ constexpr unsigned imports_between_trims = 64;
 
 std::mutex mutex;
 // Never destroyed: the driver may be unloaded before static destructors run.
-auto& exports = *new std::map<uint64_t, Export>;
+struct Exports {
+  std::map<uint64_t, Export> known;  // by base
+  uint64_t next = 0;                 // find_gone() goes on here
+};
+auto& exports_to_node = *new Exports;
+auto& exports_to_other_nodes = *new Exports;
 // The most recently used mapping is last.
 auto& mappings = *new std::list<Mapping>;
 auto& files = *new std::vector<File>;
@@ -160,7 +165,9 @@ void trim_unused() {
 
 // Imports another process's allocation, with its file descriptor where it requires one.
 Error import_once(int owner, int device, const RemoteMemory& remote, void** address) {
-  if (!remote.by_file) return runtime()->ipc_import(device, remote.handle, -1, address);
+  if (remote.shared_by == SharedBy::fabric)
+    return runtime()->fabric_import(device, remote.handle, remote.size, address);
+  if (remote.shared_by == SharedBy::handle) return runtime()->ipc_import(device, remote.handle, -1, address);
   auto file = std::find_if(files.begin(), files.end(), [&](const File& f) {
     return f.owner == owner && f.base == remote.base && f.id == remote.id;
   });
@@ -176,7 +183,7 @@ bool exists(uint64_t base, uint64_t id) {
 
 // Existing mappings in other processes show the new contents.
 bool is_same_memory(const Export& old, const Export& fresh) {
-  return !old.refused && !fresh.refused && !fresh.by_file && old.size == fresh.size &&
+  return !old.refused && !fresh.refused && fresh.shared_by == SharedBy::handle && old.size == fresh.size &&
          is_same_place(old, fresh);
 }
 
@@ -188,54 +195,66 @@ void report_gone(const std::pair<const uint64_t, Export>& entry, std::vector<Gon
 // A new allocation often follows the release of old ones, so this is the point to detect them. Each export
 // asks about some of the others in turn, and goes on while it finds memory that is gone, which often is that
 // of many exports: the time of an export does not grow with the number of those that exist.
-void find_gone(std::vector<GoneExport>* gone) {
+void find_gone(Exports& exports, std::vector<GoneExport>* gone) {
   constexpr size_t asked_about = 16;
-  static uint64_t next = 0;
-  auto entry = exports.lower_bound(next);
-  for (size_t here = 0; here < std::min(asked_about, exports.size());) {
-    if (entry == exports.end()) entry = exports.begin();
+  auto& known = exports.known;
+  auto entry = known.lower_bound(exports.next);
+  for (size_t here = 0; here < std::min(asked_about, known.size());) {
+    if (entry == known.end()) entry = known.begin();
     if (exists(entry->first, entry->second.id)) {
       ++entry, ++here;
     } else {
       here = 0;
       report_gone(*entry, gone);
-      entry = exports.erase(entry);
+      entry = known.erase(entry);
     }
   }
-  next = entry == exports.end() ? 0 : entry->first;
+  exports.next = entry == known.end() ? 0 : entry->first;
+}
+
+Error export_once(const void* base, bool to_other_nodes, Export* made) {
+  if (to_other_nodes) {
+    made->shared_by = SharedBy::fabric;
+    return runtime()->fabric_export(base, &made->handle);
+  }
+  int file = -1;
+  Error error = runtime()->ipc_export(base, &made->handle, &file);
+  made->shared_by = file >= 0 ? SharedBy::file : SharedBy::handle;
+  if (file >= 0) ::close(file);
+  return error;
 }
 
 }  // namespace
 
 Error export_memory(const Allocation& allocation, const void* address, uint64_t bytes, RemoteMemory* remote,
-                    std::vector<GoneExport>* gone) {
+                    std::vector<GoneExport>* gone, bool to_other_nodes) {
   uint64_t offset = reinterpret_cast<uintptr_t>(address) - allocation.base;
-  if (!allocation.exportable || offset + bytes > allocation.size) return Error::not_supported;
+  const bool may_work = allocation.exportable || to_other_nodes;
+  if (!may_work || offset + bytes > allocation.size) return Error::not_supported;
   std::lock_guard lock(mutex);
-  auto found = exports.find(allocation.base);
-  if (found == exports.end() || found->second.id != allocation.id || found->second.size != allocation.size) {
-    Export fresh{allocation.size, allocation.id, allocation.id, {}, false, false};
-    int file = -1;
-    Error error = runtime()->ipc_export(reinterpret_cast<const void*>(allocation.base), &fresh.handle, &file);
+  Exports& exports = to_other_nodes ? exports_to_other_nodes : exports_to_node;
+  auto& known = exports.known;
+  auto found = known.find(allocation.base);
+  if (found == known.end() || found->second.id != allocation.id || found->second.size != allocation.size) {
+    Export fresh{allocation.size, allocation.id, allocation.id, {}, SharedBy::handle, false};
+    Error error = export_once(reinterpret_cast<const void*>(allocation.base), to_other_nodes, &fresh);
     // Any other error may be transient.
     fresh.refused = error == Error::not_supported || error == Error::invalid_value;
     if (error != Error::none && !fresh.refused) return error;
-    fresh.by_file = file >= 0;
-    if (fresh.by_file) ::close(file);
-    if (found != exports.end() && is_same_memory(found->second, fresh)) {
+    if (found != known.end() && is_same_memory(found->second, fresh)) {
       found->second.id = fresh.id;
     } else {
-      if (found != exports.end()) {
+      if (found != known.end()) {
         report_gone(*found, gone);
-        exports.erase(found);
+        known.erase(found);
       }
-      find_gone(gone);
-      found = exports.emplace(allocation.base, fresh).first;
+      find_gone(exports, gone);
+      found = known.emplace(allocation.base, fresh).first;
     }
   }
   if (found->second.refused) return Error::not_supported;
   *remote = {found->second.handle,   allocation.base, allocation.size,
-             found->second.known_as, offset,          found->second.by_file};
+             found->second.known_as, offset,          found->second.shared_by};
   return Error::none;
 }
 
@@ -261,7 +280,7 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
   auto shows = [&](const Mapping& m) {
     if (m.owner != owner || m.base != remote.base) return false;
     if (m.id == remote.id && m.size == remote.size) return true;
-    return !remote.by_file && m.size >= remote.size && is_same_place(m, remote);
+    return remote.shared_by == SharedBy::handle && m.size >= remote.size && is_same_place(m, remote);
   };
   auto found = take([&](const Mapping& m) { return m.device == device && shows(m) && !m.context.is_gone(); });
   const bool known = found != mappings.end();
@@ -287,7 +306,8 @@ Error import_memory(int owner, int device, const RemoteMemory& remote, MappedMem
       close_where_idle(false);
       error = import_once(owner, device, remote, &fresh.address);
     }
-    if (remote.by_file) close_files([&](const File& f) { return f.owner == owner && f.base == remote.base; });
+    if (remote.shared_by == SharedBy::file)
+      close_files([&](const File& f) { return f.owner == owner && f.base == remote.base; });
     if (error != Error::none) return error;
     found = mappings.insert(mappings.end(), fresh);
   }
@@ -344,9 +364,12 @@ RegistryCounts registry_counts() {
   std::lock_guard lock(mutex);
   size_t in_use =
       std::count_if(mappings.begin(), mappings.end(), [](const Mapping& m) { return m.users > 0; });
-  size_t exported =
-      std::count_if(exports.begin(), exports.end(), [](const auto& entry) { return !entry.second.refused; });
-  return {mappings.size() + closing.size(), in_use, exported};
+  auto exported = [](const Exports& exports) {
+    return static_cast<size_t>(std::count_if(exports.known.begin(), exports.known.end(),
+                                             [](const auto& entry) { return !entry.second.refused; }));
+  };
+  return {mappings.size() + closing.size(), in_use,
+          exported(exports_to_node) + exported(exports_to_other_nodes)};
 }
 
 }  // namespace fairlead::device

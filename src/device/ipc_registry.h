@@ -29,27 +29,32 @@
 
 namespace fairlead::device {
 
+// How another process maps memory: by a handle alone, with a file descriptor as well, or by a fabric handle,
+// from any node of the NVLink domain.
+enum class SharedBy : uint64_t { handle, file, fabric };
+
 // Identifies bytes in the device memory of another process. Sent by value.
 struct RemoteMemory {
   IpcHandle handle;
-  uint64_t base;     // in the owner's address space
-  uint64_t size;     // of the allocation
-  uint64_t id;       // distinguishes new memory at a reused address
-  uint64_t offset;   // of the bytes, relative to base
-  uint64_t by_file;  // nonzero: the import also requires a file descriptor
+  uint64_t base;    // in the owner's address space
+  uint64_t size;    // of the allocation
+  uint64_t id;      // distinguishes new memory at a reused address
+  uint64_t offset;  // of the bytes, relative to base
+  SharedBy shared_by;
 };
 
 // ---- Exporting -------------------------------------------------------------------------------------
 
 // Fills `remote` for `bytes` bytes at `address` inside `allocation`, which classify() has just returned.
 // Fails if the bytes extend beyond the allocation. Appends to `gone` the base and id of exports whose memory
-// no longer exists. One call may not find all; repeated exports find the rest.
+// no longer exists. One call may not find all; repeated exports find the rest. Exports to the node and those
+// to other nodes know nothing of each other.
 struct GoneExport {
   uint64_t base, id;
 };
 Error export_memory(const Allocation& allocation, const void* address, uint64_t bytes, RemoteMemory* remote,
-                    std::vector<GoneExport>* gone);
-// Returns a file descriptor for memory that is exported by_file, to be sent to the importer; the caller
+                    std::vector<GoneExport>* gone, bool to_other_nodes = false);
+// Returns a file descriptor for memory that is shared by file, to be sent to the importer; the caller
 // closes it. Returns -1 on failure.
 int export_file(const RemoteMemory& remote);
 

@@ -21,9 +21,11 @@
 //    is known by its address only, so its owner must remember the context (context.h).
 
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -78,6 +80,17 @@ struct DeviceInfo {
 // Sent by value between processes of one node.
 struct IpcHandle {
   unsigned char bytes[64];
+};
+
+// GPUs of one cluster and clique reach each other's memory by NVLink, whichever node they are in. A cluster
+// of zeros is none.
+struct FabricDomain {
+  unsigned char cluster[16];
+  uint32_t clique;
+  bool operator==(const FabricDomain&) const = default;
+  explicit operator bool() const {
+    return std::any_of(std::begin(cluster), std::end(cluster), [](unsigned char byte) { return byte != 0; });
+  }
 };
 
 // What a stream does with a word: it waits, or writes.
@@ -297,6 +310,16 @@ class PromptRuntime {
   // on `device`; another device needs an import of its own.
   virtual Error ipc_import(int device, const IpcHandle& handle, int file, void** base) = 0;
 
+  // ---- Memory of other nodes -----------------------------------------------------------------------
+  // The domain of the device; Error::not_supported, and what the driver says, if it belongs to none. May take
+  // as long as an initialisation of the driver's.
+  virtual Error fabric_domain(int, FabricDomain*) { return Error::not_supported; }
+  // The same as ipc_export() and ipc_import() for processes on any node of the domain. Only virtual memory
+  // that was made for it can be exported. `bytes` is the length of the allocation; ipc_close() ends an
+  // import.
+  virtual Error fabric_export(const void*, IpcHandle*) { return Error::not_supported; }
+  virtual Error fabric_import(int, const IpcHandle&, size_t, void**) { return Error::not_supported; }
+
   // ---- Kernels -------------------------------------------------------------------------------------
   virtual Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) = 0;
 };
@@ -319,8 +342,9 @@ class Runtime : public PromptRuntime {
   virtual Error allocate_managed(int device, size_t bytes, void** address) = 0;
   // Stream-ordered memory of the device's default pool (cudaMallocAsync, hipMallocAsync).
   virtual Error allocate_from_pool(int device, size_t bytes, void** address) = 0;
-  // Virtual memory: pieces of physical memory that can be shared by file descriptor, mapped contiguously,
-  // like the expandable segments of an application's allocator. query() describes one piece.
+  // Virtual memory: pieces of physical memory that can be shared by file descriptor and, where the driver
+  // permits it, with other nodes, mapped contiguously, like the expandable segments of an application's
+  // allocator. query() describes one piece.
   Error allocate_virtual(int device, size_t bytes, void** address) {
     return allocate_virtual_in(device, device, bytes, address);
   }

@@ -117,7 +117,7 @@ std::optional<bool> probe_writes(Node& node, int owner, int owner_device, int de
 
 Error map_for(Node& node, int owner, int device, const RemoteMemory& remote, device::MappedMemory* mapped) {
   Error error = device::import_memory(owner, device, remote, mapped);
-  if (error != Error::not_found || !remote.by_file) return error;
+  if (error != Error::not_found || remote.shared_by != device::SharedBy::file) return error;
   take_files(node);
   return device::import_memory(owner, device, remote, mapped);
 }
@@ -170,7 +170,7 @@ bool may_be_reached(Node& node, std::span<const int> receivers, int device) {
 
 bool send_file_of(Node& node, int receiver, const RemoteMemory& remote) {
   Shared& state = shared[{remote.base, remote.id, receiver}];
-  if (!remote.by_file || state.current) return true;
+  if (remote.shared_by != device::SharedBy::file || state.current) return true;
   if (state.refusals >= refusals_allowed) return false;
   int file = device::export_file(remote);
   if (file < 0) return false;
@@ -197,7 +197,7 @@ void note_fetched(int receiver, const RemoteMemory& remote, bool fetched) {
 // Memory that is shared by file can be mapped again only with this rank's help.
 bool has_mapped(int receiver, const RemoteMemory& remote) {
   const auto found = shared.find({remote.base, remote.id, receiver});
-  return !remote.by_file && found != shared.end() && found->second.current;
+  return remote.shared_by == device::SharedBy::handle && found != shared.end() && found->second.current;
 }
 
 size_t shared_with_receivers() {

@@ -66,6 +66,7 @@ static_assert(driver_result::not_ready == CUDA_ERROR_NOT_READY);
 static_assert(driver_result::peer_access_already_enabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 static_assert(driver_result::peer_access_not_enabled == CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
 static_assert(driver_result::host_memory_already_registered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+static_assert(driver_result::not_permitted == CUDA_ERROR_NOT_PERMITTED);
 static_assert(driver_result::not_supported == CUDA_ERROR_NOT_SUPPORTED);
 
 static_assert(driver_flag::managed_attach_global == CU_MEM_ATTACH_GLOBAL);
@@ -95,6 +96,10 @@ static_assert(driver_flag::pointer_buffer_id == CU_POINTER_ATTRIBUTE_BUFFER_ID);
 
 static_assert(driver_flag::allocation_pinned == CU_MEM_ALLOCATION_TYPE_PINNED);
 static_assert(driver_flag::handle_file_descriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+#if CUDA_VERSION >= 12030
+static_assert(CudaAbi::handle_for_other_nodes == CU_MEM_HANDLE_TYPE_FABRIC);
+static_assert(sizeof(CUmemFabricHandle) == sizeof(IpcHandle));
+#endif
 static_assert(driver_flag::location_device == CU_MEM_LOCATION_TYPE_DEVICE);
 static_assert(driver_flag::access_read_write == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 static_assert(driver_flag::granularity_minimum == CU_MEM_ALLOC_GRANULARITY_MINIMUM);

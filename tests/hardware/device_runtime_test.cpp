@@ -25,6 +25,9 @@
 #include "device_runtime_kernel.h"
 
 namespace fairlead::device {
+
+int import_from_other_node(const char* text);  // other_nodes_test.cpp
+
 namespace {
 
 TEST(device_runtime, names_its_devices) {
@@ -554,6 +557,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   if (int status = without_devices(); status >= 0) return status;
   if (argc == 3 && std::strcmp(argv[1], "--import") == 0) return import_in_this_process(argv[2]);
+  if (argc == 3 && std::strcmp(argv[1], "--import-fabric") == 0) return import_from_other_node(argv[2]);
   if (argc == 3 && std::strcmp(argv[1], "--ask") == 0) return ask_in_this_process();
   return run_all_tests(argc, argv);
 }

@@ -111,6 +111,7 @@ struct CudaAbi {
   static constexpr int device_capability_major = 75;
   static constexpr int device_capability_minor = 76;
   static constexpr int peer_atomics = 3;
+  static constexpr int handle_for_other_nodes = 8;  // fabric handles
   static constexpr int device_has_words = 123;
   static constexpr int device_shared_by_mps = 133;
   static constexpr unsigned ipc_lazy_peer_access = 1;

@@ -21,8 +21,10 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "base/log.h"
 #include "device/blocking_driver_calls.h"
 #include "device/cuda/abi.h"
+#include "device/cuda/fabric_domain.h"
 #include "device/cuda/gdrcopy.h"
 #include "device/cuda_hip/ordered.h"
 #include "device/guarded.h"
@@ -115,6 +117,29 @@ class Cuda : public OrderedRuntime<CudaAbi> {
       error = Error::none;
     }
     return error;
+  }
+
+  Error fabric_domain(int device, FabricDomain* domain) override {
+    DeviceInfo info{};
+    if (Error error = device_info(device, &info); error != Error::none) return error;
+    const std::string why_not = find_fabric_domain(info.pci, domain);
+    return why_not.empty() ? Error::none : refuse(Error::not_supported, why_not.c_str());
+  }
+
+  Error fabric_export(const void* base, IpcHandle* handle) override {
+    return make_on(owner(base), [&] {
+      IpcHandle made{};
+      Error error = outcome(virtual_.share(base, CudaAbi::handle_for_other_nodes, &made));
+      if (error == Error::none) *handle = made;
+      return error;
+    });
+  }
+
+  Error fabric_import(int device, const IpcHandle& handle, size_t bytes, void** base) override {
+    IpcHandle copy = handle;
+    return make_on(device, [&] {
+      return outcome(virtual_.map_received(device, CudaAbi::handle_for_other_nodes, &copy, bytes, base));
+    });
   }
 
   void* cpu_mapping(const void* address, size_t bytes) override {

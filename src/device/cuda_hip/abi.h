@@ -35,6 +35,7 @@ inline constexpr int not_ready = 600;
 inline constexpr int peer_access_already_enabled = 704;
 inline constexpr int peer_access_not_enabled = 705;
 inline constexpr int host_memory_already_registered = 712;
+inline constexpr int not_permitted = 800;
 inline constexpr int not_supported = 801;
 inline constexpr int stream_capture_unsupported = 900;
 inline constexpr int stream_capture_implicit = 906;

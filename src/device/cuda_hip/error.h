@@ -29,6 +29,7 @@ inline Error driver_error(int result) {
       return Error::invalid_value;
     case out_of_memory:
       return Error::out_of_memory;
+    case not_permitted:
     case not_supported:
     case invalid_image:
     case no_binary_for_gpu:

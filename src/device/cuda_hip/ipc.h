@@ -46,7 +46,8 @@ class IpcRuntime : public DriverRuntime<Abi> {
       if (file >= 0) {
         size_t size = 0;
         std::memcpy(&size, &memory, sizeof size);
-        return this->outcome(this->virtual_.map_received(device, file_argument(&file), size, base));
+        return this->outcome(this->virtual_.map_received(device, driver_flag::handle_file_descriptor,
+                                                         file_argument(&file), size, base));
       }
       typename Abi::Address mapped{};
       Error error = open_ipc(memory, &mapped);

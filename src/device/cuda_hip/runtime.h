@@ -11,13 +11,11 @@
 #include <cctype>
 #include <cstdio>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <tuple>
 
-#include "base/log.h"
 #include "device/cuda_hip/contexts.h"
 #include "device/cuda_hip/error.h"
 #include "device/cuda_hip/gpu_targets.h"
@@ -181,7 +179,12 @@ class DriverRuntime : public Runtime {
   Error allocate_virtual_in(int location, int device, size_t bytes, void** address) override {
     const MemoryLocation where = location < 0 ? MemoryLocation{driver_flag::location_host_numa, 0}
                                               : MemoryLocation{driver_flag::location_device, location};
-    return on(device, [&] { return outcome(virtual_.allocate(where, device, bytes, address)); });
+    constexpr int file = driver_flag::handle_file_descriptor, wanted = file | Abi::handle_for_other_nodes;
+    return on(device, [&] {
+      const Error error = outcome(virtual_.allocate(where, wanted, device, bytes, address));
+      if (error == Error::none || wanted == file) return error;
+      return outcome(virtual_.allocate(where, file, device, bytes, address));
+    });
   }
 
   Error free(void* address) override {

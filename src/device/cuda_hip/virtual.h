@@ -19,10 +19,12 @@ class VirtualMemory {
  public:
   explicit VirtualMemory(const Abi& api) : api_(api) {}
 
-  DriverOutcome allocate(const MemoryLocation& location, int device, size_t bytes, void** address) {
+  // `handle_types`: how it may be shared.
+  DriverOutcome allocate(const MemoryLocation& location, int handle_types, int device, size_t bytes,
+                         void** address) {
     if (!api_.memory_create) return {api_.memory_create.symbol, driver_result::not_supported};
     const AllocationProperties properties{
-        driver_flag::allocation_pinned, driver_flag::handle_file_descriptor, location, nullptr, {}};
+        driver_flag::allocation_pinned, handle_types, location, nullptr, {}};
     size_t granularity = 0;
     DriverOutcome last =
         call(api_.memory_granularity, &granularity, &properties, int{driver_flag::granularity_minimum});
@@ -49,23 +51,26 @@ class VirtualMemory {
 
   // Returns a file descriptor of the physical memory mapped at this address.
   DriverOutcome share(const void* address, int* file) {
+    long long made = -1;  // the driver writes either an int or the whole variable
+    DriverOutcome last = share(address, driver_flag::handle_file_descriptor, &made);
+    if (last) *file = static_cast<int>(made);
+    return last;
+  }
+  // The same for a handle of any type.
+  DriverOutcome share(const void* address, int handle_type, void* shared) {
     typename Abi::MemoryHandle handle{};
     DriverOutcome last = call(api_.memory_retain, &handle, const_cast<void*>(address));
     if (!last) return last;
-    long long made = -1;  // the driver writes either an int or the whole variable
-    last = call(api_.memory_export, static_cast<void*>(&made), handle,
-                int{driver_flag::handle_file_descriptor}, 0ull);
+    last = call(api_.memory_export, shared, handle, handle_type, 0ull);
     api_.memory_release(handle);
-    if (last) *file = static_cast<int>(made);
     return last;
   }
 
   // Maps `bytes` bytes of physical memory that another process has shared.
-  DriverOutcome map_received(int device, void* file_argument, size_t bytes, void** address) {
+  DriverOutcome map_received(int device, int handle_type, void* shared, size_t bytes, void** address) {
     typename Abi::MemoryHandle handle{};
     typename Abi::Address base{};
-    DriverOutcome last =
-        call(api_.memory_import, &handle, file_argument, int{driver_flag::handle_file_descriptor});
+    DriverOutcome last = call(api_.memory_import, &handle, shared, handle_type);
     if (!last) return last;
     last = reserve(bytes, &base);
     if (!last) {

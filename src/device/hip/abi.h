@@ -66,6 +66,7 @@ struct HipAbi {
   static constexpr unsigned pinned_coherent = 0x40000000;
   static constexpr unsigned fine_grained = 1;
   static constexpr int peer_atomics = 2;
+  static constexpr int handle_for_other_nodes = 0;  // there is none
   static constexpr unsigned pinned_flags = driver_flag::pinned_portable | pinned_coherent;
   // hipStreamLegacy
   static Stream legacy_stream() { return reinterpret_cast<Stream>(uintptr_t{1}); }

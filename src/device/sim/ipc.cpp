@@ -2,10 +2,11 @@
 //
 // The memory objects behind simulated device memory, and how other processes map them. A handle names the
 // exporter's file descriptor, which the importer opens through /proc. Virtual memory has no such name; the
-// exporter must send its descriptor. A page behind the block's bytes holds a seal. Freeing the block
-// invalidates the seal, so that a stale handle is refused even if the descriptor number, the process ID or
-// the address has been reused. Small allocations at one address have one object, as allocations at one place
-// of CUDA's blocks do: a handle is valid again when its memory is allocated and exported again.
+// exporter must send its descriptor, except to another node of an NVLink domain. A page behind the block's
+// bytes holds a seal. Freeing the block invalidates the seal, so that a stale handle is refused even if the
+// descriptor number, the process ID or the address has been reused. Small allocations at one address have one
+// object, as allocations at one place of CUDA's blocks do: a handle is valid again when its memory is
+// allocated and exported again.
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -46,6 +47,7 @@ struct Handle {
   uint32_t pid_namespace;
   int32_t device;
   uint64_t offset, size;  // of the shared memory: one piece, or the whole block
+  uint64_t domain;        // of a handle for other nodes; else 0
 };
 static_assert(std::has_unique_object_representations_v<Handle>);  // handles are compared
 static_assert(sizeof(Handle) <= sizeof(IpcHandle) && std::is_trivially_copyable_v<Handle>);
@@ -103,20 +105,22 @@ void destroy_contents(const Block& block) {
   poison(block, 0xDB);
 }
 
-Error Memory::ipc_export(const void* base, IpcHandle* handle, int* file) {
+Error Memory::ipc_export(const void* base, uint64_t domain, IpcHandle* handle, int* file) {
   BlockRef block = find(base);
   Allocation shared;
+  if (domain && block && block->origin != Origin::pieces)
+    return fail(Error::invalid_value, "%p is no virtual memory, so other nodes cannot map it", base);
   if (block) shared = block->describe(base);
   if (!shared.exportable || shared.base != reinterpret_cast<uintptr_t>(base))
     return fail(Error::invalid_value, "%p is not the start of device memory that can be exported", base);
   if (!write_seal(*block, seal_of(*block)))
     return fail(Error::failed, "cannot seal the memory object: %s", strerror(errno));
-  bool passed_on = block->origin == Origin::pieces;
+  bool passed_on = block->origin == Origin::pieces && !domain;
   int passed = passed_on ? fcntl(block->fd, F_DUPFD_CLOEXEC, 0) : -1;
   if (passed_on && passed < 0) return fail(Error::failed, "no file descriptor: %s", strerror(errno));
   Handle exported{seal_of(*block), getpid(),        passed_on ? -1 : block->fd,
                   pid_namespace(), block->location, shared.base - block->base,
-                  shared.size};
+                  shared.size,     domain};
   *handle = {};
   memcpy(handle->bytes, &exported, sizeof exported);
   *file = passed;
@@ -134,19 +138,21 @@ bool connected(int device, int peer) {
   return !options().sim_faults("no_peers");
 }
 
-Error Memory::ipc_import(int device, const IpcHandle& handle, int file, void** base) {
+Error Memory::ipc_import(int device, const IpcHandle& handle, uint64_t domain, int file, void** base) {
   Handle offered;
   memcpy(&offered, handle.bytes, sizeof offered);
   if (offered.seal.magic != seal_magic) return fail(Error::invalid_value, "not a handle of a simulated GPU");
+  if (offered.domain != domain)
+    return fail(Error::not_supported, "the handle is of another NVLink domain, or for the node alone");
   const bool in_one_namespace = offered.pid_namespace == pid_namespace();
-  if (offered.pid == getpid() && in_one_namespace)
+  if (offered.pid == getpid() && in_one_namespace && !domain)
     return fail(Error::invalid_value, "the handle was exported by this process itself");
   if (file < 0 && !in_one_namespace)
     return fail(Error::failed, "the handle is of a process in another PID namespace");
   if ((offered.fd < 0) != (file >= 0))
     return fail(Error::invalid_value, "the handle goes %s a file descriptor", file < 0 ? "with" : "without");
   const auto owner = static_cast<int>(offered.device);
-  if (!connected(device, owner))
+  if (!domain && !connected(device, owner))
     return fail(Error::peer_unavailable, "device %d cannot reach device %d, where the memory is", device,
                 owner);
 

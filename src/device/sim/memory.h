@@ -104,8 +104,9 @@ class Memory {
   uint64_t used(int device) const { return used_[device]; }
   uint64_t capacity() const { return capacity_; }
 
-  Error ipc_export(const void* base, IpcHandle* handle, int* file);
-  Error ipc_import(int device, const IpcHandle& handle, int file, void** base);
+  // `domain`: number of the NVLink domain whose nodes may import the memory, or 0: this node alone.
+  Error ipc_export(const void* base, uint64_t domain, IpcHandle* handle, int* file);
+  Error ipc_import(int device, const IpcHandle& handle, uint64_t domain, int file, void** base);
   Error ipc_close(int device, void* base);
 
  private:

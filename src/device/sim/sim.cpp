@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -221,14 +222,30 @@ void* Simulator::cpu_mapping(const void* address, size_t bytes) {
   return mapping;
 }
 
-Error Simulator::ipc_export(const void* base, IpcHandle* handle, int* file) {
+// The number of the NVLink domain, 0 if there is none.
+static uint64_t number_of_domain() {
+  const std::string& name = options().sim_fabric;
+  return name.empty() ? 0 : std::hash<std::string>()(name) | 1;
+}
+
+Error Simulator::fabric_domain(int device, FabricDomain* domain) {
+  if (!valid(device)) return fail(Error::invalid_value, "no device %d: there are %d", device, device_total());
+  const std::string& name = options().sim_fabric;
+  if (name.empty())
+    return fail(Error::not_supported, "simulated GPUs belong to no NVLink domain (FAIRLEAD_SIM_FABRIC)");
+  *domain = {};
+  sscanf(name.c_str(), "%15[^:]:%u", reinterpret_cast<char*>(domain->cluster), &domain->clique);
+  return Error::none;
+}
+
+Error Simulator::share(const void* base, uint64_t domain, IpcHandle* handle, int* file) {
   if (Error error = begin(); error != Error::none) return error;
   if (options().sim_faults("no_export"))
     return fail(Error::not_supported, "simulated fault: exports are refused (FAIRLEAD_SIM_FAULTS)");
-  return memory_.ipc_export(base, handle, file);
+  return memory_.ipc_export(base, domain, handle, file);
 }
 
-Error Simulator::ipc_import(int device, const IpcHandle& handle, int file, void** base) {
+Error Simulator::map_shared(int device, const IpcHandle& handle, uint64_t domain, int file, void** base) {
   if (Error error = begin(device); error != Error::none) return error;
   if (Error error = begin_unsafe(); error != Error::none) return error;
   if (options().sim_faults("no_import"))
@@ -236,7 +253,28 @@ Error Simulator::ipc_import(int device, const IpcHandle& handle, int file, void*
   if (uint64_t number = number_of_failing(imports_, options().sim_faults("imports")))
     return fail(Error::failed, "simulated fault: import %llu failed (FAIRLEAD_SIM_FAULTS)",
                 static_cast<unsigned long long>(number));
-  return memory_.ipc_import(device, handle, file, base);
+  return memory_.ipc_import(device, handle, domain, file, base);
+}
+
+Error Simulator::ipc_export(const void* base, IpcHandle* handle, int* file) {
+  return share(base, 0, handle, file);
+}
+
+Error Simulator::ipc_import(int device, const IpcHandle& handle, int file, void** base) {
+  return map_shared(device, handle, 0, file, base);
+}
+
+Error Simulator::fabric_export(const void* base, IpcHandle* handle) {
+  FabricDomain domain;
+  int none = -1;
+  const Error error = fabric_domain(0, &domain);
+  return error == Error::none ? share(base, number_of_domain(), handle, &none) : error;
+}
+
+Error Simulator::fabric_import(int device, const IpcHandle& handle, size_t, void** base) {
+  FabricDomain domain;
+  const Error error = fabric_domain(device, &domain);
+  return error == Error::none ? map_shared(device, handle, number_of_domain(), -1, base) : error;
 }
 
 Error fail(Error error, const char* format, ...) {

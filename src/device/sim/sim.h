@@ -156,6 +156,9 @@ class Simulator : public Runtime {
   // ---- Memory of other processes -------------------------------------------------------------------
   Error ipc_export(const void* base, IpcHandle* handle, int* file) override;
   Error ipc_import(int device, const IpcHandle& handle, int file, void** base) override;
+  Error fabric_domain(int device, FabricDomain* domain) override;
+  Error fabric_export(const void* base, IpcHandle* handle) override;
+  Error fabric_import(int device, const IpcHandle& handle, size_t bytes, void** base) override;
   Error ipc_close(int device, void* base) override {
     Error error = begin(device);
     if (error == Error::none) error = begin_unsafe();
@@ -171,6 +174,8 @@ class Simulator : public Runtime {
   Error launch(Kernel kernel, unsigned grid, unsigned block, void** arguments, Stream stream) override;
 
  private:
+  Error share(const void* base, uint64_t domain, IpcHandle* handle, int* file);
+  Error map_shared(int device, const IpcHandle& handle, uint64_t domain, int file, void** base);
   template <class Matches>
   Error query_streams(int device, Matches matches);
   static int device_total() { return static_cast<int>(options().sim_devices); }

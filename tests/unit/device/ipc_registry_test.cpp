@@ -21,7 +21,7 @@ class IpcRegistry : public SimIpc {
   // last if that has as many pages.
   RemoteMemory allocated(unsigned char hundreds, unsigned char value) {
     exporter_allocates_hundreds(hundreds);
-    return {exported(value), base, hundreds * uint64_t{100}, ++id_, 0, 0};
+    return {exported(value), base, hundreds * uint64_t{100}, ++id_, 0, SharedBy::handle};
   }
   void exporter_frees(const RemoteMemory& memory) {
     SimIpc::exporter_frees();
