@@ -18,6 +18,7 @@ enum class Traffic {
   in_stream,                 // the same, for a GPU stream of the receiver, without its CPU
   device_staged,             // received by peer-to-peer copies from the sender's buffer pool
   staged,                    // staged through host memory of the node
+  peer_between_nodes,        // received by a peer-to-peer copy from another node of the NVLink domain
   network,                   // received from another node, pipelined through host memory
   native,                    // sent by passing the device pointer to the host MPI
   host_message_sent,         // sent staged through host memory: small, another node, or unknown

@@ -31,11 +31,13 @@ struct RtsHeader {
   uint32_t comes_later =
       0;  // pipelined transfer: its bytes are not there before a GPU stream has come to the send
   uint64_t flow_event = 0;  // id of the flow event in the trace (src/observe/trace.h); 0: none
+  // Pipelined transfer: of the GPU whose memory the receiver may claim, to map it (src/mpi/network/fabric.h).
+  device::FabricDomain domain{};
 
   uint64_t chunks() const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
   size_t chunk_length(uint64_t chunk) const { return std::min(chunk_bytes, bytes - chunk * chunk_bytes); }
 };
-constexpr uint32_t rts_version = 2;
+constexpr uint32_t rts_version = 3;
 constexpr size_t rts_bytes = 96;
 static_assert(sizeof(RtsHeader) <= rts_bytes && std::is_trivially_copyable_v<RtsHeader>);
 

@@ -79,7 +79,9 @@ Finding domain(const Machine& machine) {
     return warn(
         fmt::format("{}: the IMEX daemon is not ready: {}", fact, state.empty() ? "no answer" : state),
         "start nvidia-imex on every node of the domain, with all of them in nodes_config.cfg");
-  return ok(fact + ": IMEX is ready. Fairlead reaches GPUs of other nodes through the network");
+  return ok(fact +
+            ": IMEX is ready; long messages of virtual memory with fabric handles move by NVLink, all others "
+            "through the network");
 }
 
 }  // namespace

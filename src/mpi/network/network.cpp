@@ -20,6 +20,7 @@
 #include "mpi/core/hooks.h"
 #include "mpi/core/operation.h"
 #include "mpi/failures/failures.h"
+#include "mpi/network/fabric.h"
 #include "mpi/network/host_capability.h"
 #include "mpi/network/pipelined_send.h"
 
@@ -44,17 +45,12 @@ using Peer = std::pair<Direction, int>;
 auto& last_progress = *new std::map<Peer, Time>;
 auto& turns = *new std::map<Peer, std::list<const Turn*>>;
 
-// Between ranks of different nodes: may the sender send RTS headers to the receiver?
-enum class Control : uint32_t { asks, permits, looks, looked, looked_at_rts };
-struct Content {
-  Control kind;
-  uint32_t number;  // of the RTS header, for looked_at_rts
-};
 struct ControlMessage {
-  Content content;
+  ControlContent content;
   MPI_Request request;
 };
 auto& control_messages = *new std::list<ControlMessage>;  // on their way
+// Between ranks of different nodes: may the sender send RTS headers to the receiver?
 enum class Permission : uint8_t { unasked, asked, overdue, given };
 auto& permissions = *new std::vector<Permission>;  // by receiver
 bool gives_answers = true;
@@ -96,6 +92,7 @@ void open() {
 void close() {
   kept_pipelines.clear();
   close_capability();
+  close_fabric();
   free_own(&comm);
   ranks = 1;
   gives_answers = true;
@@ -204,13 +201,13 @@ bool keeps_messages() {
 }
 
 // Synchronous, so that none is left when all ranks have joined the barrier of MPI_Finalize.
-static void send_control(int receiver, Control kind, uint32_t number = 0) {
-  ControlMessage& message = control_messages.emplace_back(ControlMessage{{kind, number}, MPI_REQUEST_NULL});
+void send_control(int receiver, const ControlContent& content) {
+  ControlMessage& message = control_messages.emplace_back(ControlMessage{content, MPI_REQUEST_NULL});
   real.Issend(&message.content, sizeof message.content, MPI_BYTE, receiver, control_tag, comm,
               &message.request);
 }
 
-static void take_control(int sender, const Content& content) {
+static void take_control(int sender, const ControlContent& content) {
   switch (content.kind) {
     case Control::asks:
       expect_rts_from_outside(true);
@@ -229,6 +226,9 @@ static void take_control(int sender, const Content& content) {
       [[fallthrough]];
     case Control::looked:
       --lookers[sender];
+      return;
+    default:
+      take_fabric_control(sender, content);
   }
 }
 
@@ -236,7 +236,7 @@ static void answer_askers() {
   if (askers.empty() || holds_off_rts()) return;
   for (int asker : askers) {
     permitted.insert(asker);
-    send_control(asker, Control::permits);
+    send_control(asker, {Control::permits});
   }
   askers.clear();
 }
@@ -245,7 +245,7 @@ static void look_for_control() {
   for (;;) {
     int found = 0;
     MPI_Status status;
-    Content content{};
+    ControlContent content{};
     PMPI_Iprobe(MPI_ANY_SOURCE, control_tag, comm, &found, &status);
     if (!found) break;
     real.Recv(&content, sizeof content, MPI_BYTE, status.MPI_SOURCE, control_tag, comm, MPI_STATUS_IGNORE);
@@ -268,7 +268,7 @@ static void ask(int receiver) {
   Permission& permission = permissions[static_cast<size_t>(receiver)];
   if (permission != Permission::unasked) return;
   permission = Permission::asked;
-  send_control(receiver, Control::asks);
+  send_control(receiver, {Control::asks});
 }
 
 void ask_early(int receiver) {
@@ -280,16 +280,16 @@ bool note_looking(int sender) {
   if (sender < 0) return false;
   std::lock_guard lock(engine().mutex());
   if (!permitted.contains(sender)) return false;
-  send_control(sender, Control::looks);
+  send_control(sender, {Control::looks});
   return true;
 }
 
 void note_looked(int sender, const p2p::RtsHeader* rts) {
   std::lock_guard lock(engine().mutex());
   if (rts && rts->kind == p2p::RtsKind::pipelined)
-    send_control(sender, Control::looked_at_rts, rts->number);
+    send_control(sender, {Control::looked_at_rts, rts->number});
   else
-    send_control(sender, Control::looked);
+    send_control(sender, {Control::looked});
 }
 
 bool is_only_probed(int receiver, uint32_t number) {
@@ -332,7 +332,7 @@ static void test_control_messages() {
 static void advance_transfers() {
   if (comm != MPI_COMM_NULL && exists()) {
     test_control_messages();
-    if (rounds++ % rounds_between_looks == 0)
+    if (rounds++ % rounds_between_looks == 0 || awaits_fabric_control())
       look_for_control();
     else
       answer_askers();
@@ -381,7 +381,7 @@ void discard_unclaimed() {
     real.Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &found, &message, &status);
     if (!found) return;
     if (status.MPI_TAG == control_tag) {
-      Content content{};
+      ControlContent content{};
       real.Mrecv(&content, sizeof content, MPI_BYTE, &message, MPI_STATUS_IGNORE);
       std::lock_guard lock(engine().mutex());
       take_control(status.MPI_SOURCE, content);

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "base/memory/host_buffer.h"
+#include "device/ipc_registry.h"
 #include "device/pinned_buffer.h"
 #include "mpi/abi/host_mpi.h"
 #include "p2p/rts_check.h"
@@ -66,6 +67,30 @@ void note_looked(int sender, const p2p::RtsHeader* rts);  // null: no RTS header
 bool is_only_probed(int receiver, uint32_t number);
 
 MPI_Comm communicator();
+
+// What ranks of different nodes tell each other beside messages; the second line is about memory that the
+// receiver of a transfer may map (fabric.h).
+enum class Control : uint32_t {
+  asks,
+  permits,
+  looks,
+  looked,
+  looked_at_rts,
+  claims,
+  grants,
+  fetched,
+  declines,
+  cannot_map,
+  cannot_reach,
+  freed
+};
+struct ControlContent {
+  Control kind;
+  uint32_t number = 0;  // of the RTS header
+  device::RemoteMemory memory{};
+};
+void send_control(int receiver, const ControlContent& content);
+
 // One host message of a pipelined transfer.
 struct Chunk {
   explicit Chunk(size_t bytes) : buffer(bytes) {}

@@ -17,9 +17,12 @@ using device::Error;
 
 PipelinedReceive::PipelinedReceive(const p2p::RtsHeader& rts, const packing::View& to, uint64_t capacity,
                                    int device)
-    : rts_(rts), to_(to), capacity_(capacity), device_(device), total_(rts.chunks()) {
-  if (!rts.comes_later) take_turn();
-}
+    : rts_(rts),
+      to_(to),
+      capacity_(capacity),
+      device_(device),
+      claim_(rts, to, capacity, device),
+      total_(rts.chunks()) {}
 
 void PipelinedReceive::take_turn() {
   turn_.emplace(network::Direction::receiving, rts_.sender);
@@ -32,6 +35,13 @@ bool PipelinedReceive::may_post() const {
 }
 
 Error PipelinedReceive::advance() {
+  if (const Error claimed = claim_.advance(); claimed == Error::not_ready) {
+    return claimed;
+  } else if (claimed == Error::none) {
+    count(path_ = Traffic::peer_between_nodes, rts_.bytes);
+    return claimed;
+  }
+  if (!turn_ && !rts_.comes_later) take_turn();
   uint64_t depth = static_cast<uint64_t>(options().network_depth);
   while (arrived_ < posted_ && next_has_arrived()) {
     ++arrived_;

@@ -13,6 +13,7 @@
 #include "base/shortage.h"
 #include "device/runtime.h"
 #include "mpi/abi/host_mpi.h"
+#include "mpi/network/fabric.h"
 #include "mpi/network/network.h"
 #include "observe/statistics.h"
 #include "p2p/rts_header.h"
@@ -28,9 +29,12 @@ class PipelinedReceive {
   // received.
   device::Error advance();
   // The next advance() posts host receives for all that is left, so that the host MPI alone can move it (M6).
-  void quiesce() { unlimited_ = true; }
+  void quiesce() {
+    claim_.quiesce();
+    unlimited_ = true;
+  }
 
-  static constexpr Traffic path() { return Traffic::network; }
+  Traffic path() const { return path_; }
   uint64_t bytes() const { return rts_.bytes; }
   bool truncated() const { return rts_.bytes > capacity_; }
 
@@ -51,6 +55,8 @@ class PipelinedReceive {
   packing::View to_;
   uint64_t capacity_;
   int device_;
+  FabricClaim claim_;
+  Traffic path_ = Traffic::network;
   std::optional<network::Turn> turn_;  // none before the first bytes can come
   uint64_t total_;  // in chunks; the counts below only grow, and each is at most the one before it
   uint64_t posted_ = 0, arrived_ = 0, copied_ = 0;

@@ -14,8 +14,9 @@ namespace fairlead::mpi {
 
 using device::Error;
 
-PipelinedSend::PipelinedSend(int receiver, const packing::View& from, uint64_t bytes, int device, bool later)
-    : receiver_(receiver), device_(device), from_(from) {
+PipelinedSend::PipelinedSend(int receiver, const packing::View& from, uint64_t bytes,
+                             const device::Allocation& memory, bool later, bool may_offer)
+    : receiver_(receiver), device_(memory.device), from_(from) {
   int world_rank = 0;
   PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
   uint32_t tag = static_cast<uint32_t>(network::take_tag(receiver));
@@ -28,6 +29,7 @@ PipelinedSend::PipelinedSend(int receiver, const packing::View& from, uint64_t b
           network::chunk_bytes(),
           later};
   total_ = rts_.chunks();
+  if (may_offer) rts_.domain = offer_.emplace(receiver, tag, memory, from, bytes).domain();
 }
 
 PipelinedSend::~PipelinedSend() {
@@ -35,6 +37,16 @@ PipelinedSend::~PipelinedSend() {
 }
 
 void PipelinedSend::advance() {
+  switch (offer_ ? offer_->state() : Offered::none) {
+    case Offered::offered:
+    case Offered::granted:
+      return;
+    case Offered::fetched:
+      started_ = posted_ = sent_ = total_;
+      return;
+    case Offered::none:
+      break;
+  }
   if (!turn_) turn_.emplace(network::Direction::sending, receiver_);
   while (sent_ < posted_ && first_is_sent()) {
     chunks_.pop_front();
@@ -98,18 +110,33 @@ void PipelinedSend::fail(const char* what, const char* why) {
 }
 
 void PipelinedSend::flush_if_late(network::Time waiting_since) {
-  if (unlimited_ || started_ == total_ || posted_ == sent_) return;
+  const bool is_offered = offer_ && offer_->state() == Offered::offered;
+  if (unlimited_ || started_ == total_ || (posted_ == sent_ && !is_offered)) return;
   if (!network::timed_out(network::Direction::sending, receiver_, waiting_since)) return;
+  if (is_offered) offer_->withdraw();
   count(Traffic::buffered_host, rts_.bytes);
   unlimited_ = true;
 }
 
+void PipelinedSend::note_receiver_failed() {
+  if (offer_) offer_->note_receiver_failed();
+}
+
+// The receiver may compute. Whenever it goes on, it needs this rank only if it cannot map the memory.
+bool PipelinedSend::flushed() const {
+  constexpr std::chrono::seconds longest_wait{1};
+  if (is_granted()) return std::chrono::steady_clock::now() - flushes_since_ > longest_wait;
+  return !(flushes_ && shortage_.exists() && !failed_ && !read_out());
+}
+
 void PipelinedSend::flush_to_host() {
+  if (offer_) offer_->withdraw();
+  if (!flushes_) flushes_since_ = std::chrono::steady_clock::now();
   unlimited_ = flushes_ = true;
   while (posted_ < total_) {
     uint64_t posted_before = posted_;
     advance();
-    // Without memory the caller tries again while quiesced() is false, until the transfer fails.
+    // The caller tries again until flushed(), or until the transfer fails.
     if (posted_ == posted_before && posted_ == started_) return;
   }
 }

@@ -7,8 +7,9 @@
 //
 // Chunks are sent synchronously. So a chunk whose send is complete has been received, its tag is free again,
 // and the sender notices a receiver that takes nothing. If the receiver takes nothing, or this rank stops
-// making progress, the sender moves the rest of the message to host memory (invariants M5, M6). The engine's
-// lock admits one thread at a time.
+// making progress, the sender moves the rest of the message to host memory (invariants M5, M6). Inside an
+// NVLink domain, the receiver may copy the bytes itself (fabric.h). The engine's lock admits one thread at a
+// time.
 
 #pragma once
 
@@ -16,16 +17,19 @@
 #include <optional>
 
 #include "base/shortage.h"
+#include "mpi/network/fabric.h"
 #include "mpi/network/network.h"
+#include "observe/statistics.h"
 #include "p2p/rts_header.h"
 
 namespace fairlead::mpi {
 
 class PipelinedSend {
  public:
-  // Sends `bytes` bytes in memory of `device` to this rank of MPI_COMM_WORLD. `later`: they are there only
-  // when advance() is called.
-  PipelinedSend(int receiver, const packing::View& from, uint64_t bytes, int device, bool later);
+  // Sends `bytes` bytes in this memory to this rank of MPI_COMM_WORLD. `later`: they are there only when
+  // advance() is called. Only with `may_offer` may the receiver copy them itself (fabric.h).
+  PipelinedSend(int receiver, const packing::View& from, uint64_t bytes, const device::Allocation& memory,
+                bool later, bool may_offer);
   ~PipelinedSend();
 
   const p2p::RtsHeader& rts() const { return rts_; }
@@ -38,8 +42,10 @@ class PipelinedSend {
   // Copies the rest to host memory and posts it, so that the host MPI alone can move it.
   void flush_to_host();
 
-  // The rest must be flushed to host memory, and there is no memory for it now.
-  bool short_of_memory() const { return flushes_ && shortage_.exists() && !failed_ && !read_out(); }
+  // Has flush_to_host() done its work? Not if there is no host memory for the rest now, nor for some time
+  // while the receiver may still say that it cannot copy the bytes.
+  bool flushed() const;
+  void note_receiver_failed();
 
   // All bytes have left the user's buffer.
   bool read_out() const { return posted_ == total_; }
@@ -49,8 +55,14 @@ class PipelinedSend {
   bool finished() const { return sent_ == total_; }
   // The transfer has failed; the receiver sees it from an empty chunk.
   bool failed() const { return failed_; }
+  // Valid when it is finished.
+  Traffic path() const {
+    return offer_ && offer_->state() == Offered::fetched ? Traffic::peer_between_nodes : Traffic::network;
+  }
 
  private:
+  using Offered = FabricOffer::State;
+  bool is_granted() const { return offer_ && offer_->state() == Offered::granted; }
   bool start_next();
   bool post_next();
   bool first_is_sent();
@@ -58,13 +70,15 @@ class PipelinedSend {
 
   p2p::RtsHeader rts_;
   int receiver_, device_;
-  std::optional<network::Turn> turn_;  // from the first advance() on
+  std::optional<FabricOffer> offer_;
+  std::optional<network::Turn> turn_;  // from the first advance() on that may start a chunk
   packing::View from_;
   uint64_t total_;  // in chunks; the counts below only grow, and each is at most the one before it
   uint64_t started_ = 0, posted_ = 0, sent_ = 0;
   std::deque<network::Chunk> chunks_;  // from sent_ to started_
   bool unlimited_ = false;             // no limit on chunks in flight
-  bool flushes_ = false;               // flush_to_host() was called
+  bool flushes_ = false;               // flush_to_host() was called,
+  network::Time flushes_since_{};
   bool failed_ = false;
   Shortage shortage_;
 };

@@ -433,10 +433,10 @@ void Receive::end_if_failed(Failures& failures) {
   if (by_probe_ && is_matching()) failure = failures.any() ? proc_failed : failure;
   if (failure == MPI_SUCCESS) return;
   const bool sender_lives = !failures.has_failed(comm_, peer);
-  const bool pipeline_is_lost =
-      std::holds_alternative<PipelinedReceive>(transfer_) && awaits_news_since_ != never;
+  auto* const pipeline = std::get_if<PipelinedReceive>(&transfer_);
+  if (pipeline && !sender_lives) pipeline->quiesce();  // its chunks, which do not come either, fail
   auto* const get = std::get_if<p2p::RendezvousGet>(&transfer_);
-  if (pipeline_is_lost || (get && get->abandon(sender_lives))) return fail(failure);
+  if ((pipeline && awaits_news_since_ != never) || (get && get->abandon(sender_lives))) return fail(failure);
   if (!is_matching() || host_is_done()) return;
   if (probed_) return fail(failure);
   // A sender that has claimed the posted buffer writes to it, although its message will not be matched.

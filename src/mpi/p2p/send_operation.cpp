@@ -87,7 +87,7 @@ int Send::start_counted(const p2p::MessageKey& key, int receiver) {
   if (receiver < 0 || !view) return send_as_host_message(allocation, why);
   if (network::reaches(receiver)) {
     if (bytes > network::chunk_bytes()) {
-      if (network::may_pipeline(receiver, bytes)) return start_pipeline(receiver, *view, allocation.device);
+      if (network::may_pipeline(receiver, bytes)) return start_pipeline(receiver, *view, allocation);
       why = Fallback::not_permitted;
     } else if (bytes > options().eager_limit) {
       network::ask_early(receiver);
@@ -134,11 +134,12 @@ bool Send::rendezvous(int receiver, const packing::View& view, const device::All
   return true;
 }
 
-int Send::start_pipeline(int receiver, const packing::View& view, int device) {
+int Send::start_pipeline(int receiver, const packing::View& view, const device::Allocation& memory) {
   {
     std::lock_guard lock(engine().mutex());
     uint64_t bytes = static_cast<uint64_t>(layout_.bytes);
-    pipeline_ = std::make_unique<PipelinedSend>(receiver, view, bytes, device, early());
+    pipeline_ =
+        std::make_unique<PipelinedSend>(receiver, view, bytes, memory, early(), !early() && !buffer_at_once_);
     record_.set_path(Traffic::network, bytes);
     send_rts(pipeline_->rts());
     log_line(LogLevel::trace, "send of %llu bytes to %d with tag %d is stream %u",
@@ -248,7 +249,10 @@ void Send::advance() {
     lost_ = pipeline_->failed();
     if (!pipeline_->read_out()) return;
     if (!complete() && mode_ == SendMode::synchronous && !receive_has_started()) return;
-    if (pipeline_->finished()) pipeline_.reset();
+    if (pipeline_->finished()) {
+      record_.set_path(pipeline_->path(), pipeline_->rts().bytes);
+      pipeline_.reset();
+    }
   }
   if (complete()) return;
   int sent = 0;
@@ -308,6 +312,7 @@ void Send::end_if_failed(Failures& failures) {
   if (failure == MPI_SUCCESS) return;
   if (rendezvous_ && !rendezvous_->abandon(!failures.has_failed(comm_, dest_))) return;
   if (pipeline_) {
+    if (failures.has_failed(comm_, dest_)) pipeline_->note_receiver_failed();
     pipeline_->flush_to_host();
     if (!pipeline_->read_out()) return;
   }
@@ -316,7 +321,7 @@ void Send::end_if_failed(Failures& failures) {
 }
 
 bool Send::quiesced() const {
-  return !(rendezvous_ && rendezvous_->short_of_memory()) && !(pipeline_ && pipeline_->short_of_memory());
+  return !(rendezvous_ && rendezvous_->short_of_memory()) && (!pipeline_ || pipeline_->flushed());
 }
 
 void Send::quiesce() {

@@ -51,7 +51,7 @@ class Send : public Operation {
   Fallback why_host_message(int receiver, bool packable) const;
   bool rendezvous(int receiver, const packing::View& view, const device::Allocation& allocation,
                   const p2p::MessageKey& key);
-  int start_pipeline(int receiver, const packing::View& view, int device);
+  int start_pipeline(int receiver, const packing::View& view, const device::Allocation& memory);
   void send_rts(p2p::RtsHeader rts);
   int post_rts();
   int send_as_host_message(const device::Allocation& allocation, Fallback why);

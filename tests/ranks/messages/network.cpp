@@ -3,6 +3,11 @@
 // Messages that nobody asks for when they come, or ever: they hold up neither their sender, nor later
 // messages, nor the end of the job. Meant for device messages between nodes; true of all others as well.
 
+#include <dlfcn.h>
+
+#include <cstring>
+#include <vector>
+
 #include "harness/harness.h"
 
 using namespace ranks;
@@ -15,6 +20,20 @@ constexpr size_t sizes[] = {5000, 100000, (1 << 20) + 1, 8 << 20};
 
 int count_of(const Memory& memory) {
   return static_cast<int>(memory.bytes());
+}
+
+// How many mappings of other ranks' memory this rank has (src/mpi/job/leaks.cpp).
+size_t mappings() {
+  using Take = void (*)(void*, const char*, size_t);
+  size_t found = 0;
+  const auto each = reinterpret_cast<void (*)(Take, void*)>(dlsym(RTLD_DEFAULT, "fairlead_kept"));
+  if (each)
+    each(
+        [](void* to, const char* what, size_t count) {
+          if (std::strcmp(what, "mappings") == 0) *static_cast<size_t*>(to) = count;
+        },
+        &found);
+  return found;
 }
 
 }  // namespace
@@ -189,5 +208,105 @@ RANK_TEST(network, M11_a_message_replaces_one_of_its_size, 2) {
       EXPECT_STATUS(status, peer, tag, bytes);
       EXPECT_HOLDS(buffer, key_of(8, peer, i), bytes);
     }
+  }
+}
+
+RANK_TEST(network, M12_what_its_owner_has_freed_is_not_kept_mapped, 2) {
+  const int peer = partner();
+  if (peer == MPI_PROC_NULL) return;
+  constexpr size_t bytes = 70000, few = 4;
+  const size_t before = mappings();
+  std::vector<Memory> live;
+  auto exchange = [&](const Memory& buffer, int round) {
+    if (rank > peer) {
+      if (MUST(MPI_Recv(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE)))
+        EXPECT_HOLDS(buffer, key_of(11, round), bytes);
+    } else {
+      MUST(MPI_Send(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD));
+    }
+  };
+  for (int round = 0; round < 40; ++round) {
+    live.emplace_back(Place::device, bytes);
+    if (rank < peer) live.back().fill(key_of(11, round));
+    exchange(live.back(), round);
+  }
+  live.clear();
+  // A mapping is closed when its device is idle, which the receiver looks at now and then.
+  Memory buffer(Place::device, bytes);
+  if (rank < peer) buffer.fill(key_of(11, 0));
+  for (int kept = 1, round = 0; kept && round < 100000; ++round) {
+    if (round % 1000 == 0) rearm_watchdog();
+    exchange(buffer, 0);
+    kept = mappings() > before + few;
+    if (rank > peer)
+      MUST(MPI_Send(&kept, 1, MPI_INT, peer, go, MPI_COMM_WORLD));
+    else
+      MUST(MPI_Recv(&kept, 1, MPI_INT, peer, go, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+  }
+  EXPECT(rank < peer || mappings() <= before + few, "%zu mappings", mappings() - before);
+}
+
+RANK_TEST(network, M5_M6_a_rank_leaves_when_the_receiver_has_seen_the_message, 2) {
+  const int peer = partner();
+  SharedFlags flags;
+  int seen = rank / 2;
+  for (size_t bytes : sizes) {
+    for (bool sender_leaves : {false, true}) {
+      Memory buffer(Place::device, bytes);
+      MPI_Request request = MPI_REQUEST_NULL;
+      const bool sends = rank < peer && peer != MPI_PROC_NULL;
+      if (sends) {
+        buffer.fill(key_of(12, bytes, sender_leaves));
+        MUST(MPI_Isend(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+        MUST(MPI_Send(nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD));
+        flags.await(seen);
+      } else if (peer != MPI_PROC_NULL) {
+        MUST(MPI_Irecv(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+        MUST(MPI_Recv(nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        for (int i = 0, done = 0; i < 10; ++i) MUST(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        flags.raise(seen);
+      }
+      const bool leaves = sends == sender_leaves;
+      if (leaves) MUST(MPI_Barrier(MPI_COMM_WORLD));
+      const bool done = MUST(MPI_Wait(&request, MPI_STATUS_IGNORE));
+      if (sends) buffer.clear();
+      if (!leaves) MUST(MPI_Barrier(MPI_COMM_WORLD));
+      if (done && !sends && peer != MPI_PROC_NULL)
+        EXPECT_HOLDS(buffer, key_of(12, bytes, sender_leaves), bytes);
+      seen += (size + 1) / 2;
+    }
+  }
+}
+
+RANK_TEST(network, M6_a_rank_leaves_while_the_receiver_of_its_message_computes, 2) {
+  const int peer = partner();
+  SharedFlags flags;
+  if (peer == MPI_PROC_NULL) return;
+  int seen = rank / 2;
+  auto test_often = [](MPI_Request* request) {
+    for (int i = 0, done = 0; i < 10; ++i) MUST(MPI_Test(request, &done, MPI_STATUS_IGNORE));
+  };
+  for (size_t bytes : {sizes[0], sizes[3]}) {
+    const int left = seen + (size + 1) / 2;
+    Memory buffer(Place::device, bytes);
+    MPI_Request request = MPI_REQUEST_NULL;
+    if (rank < peer) {
+      buffer.fill(key_of(13, bytes));
+      MUST(MPI_Isend(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+      MUST(MPI_Send(nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD));
+      flags.await(seen);
+      test_often(&request);
+      MUST(MPI_Barrier(MPI_COMM_SELF));
+      flags.raise(left);
+    } else {
+      MUST(MPI_Irecv(buffer, count_of(buffer), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &request));
+      MUST(MPI_Recv(nullptr, 0, MPI_BYTE, peer, go, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+      test_often(&request);
+      flags.raise(seen);
+      flags.await(left);
+    }
+    if (MUST(MPI_Wait(&request, MPI_STATUS_IGNORE)) && rank > peer)
+      EXPECT_HOLDS(buffer, key_of(13, bytes), bytes);
+    seen = left + (size + 1) / 2;
   }
 }
