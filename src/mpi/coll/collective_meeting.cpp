@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include "base/log.h"
 #include "base/mix.h"
 #include "coll/choice.h"
 #include "coll/nccl_library.h"
@@ -81,6 +82,9 @@ std::optional<coll::MeetCall> meet_call_for(const CollectiveCall& program_call, 
   if (shape.reduces())
     made.signature =
         mixed(made.signature, mixed(static_cast<uint64_t>(meet.op), static_cast<uint64_t>(meet.element)));
+  if (position.rank == 0 && log_enabled(LogLevel::trace))
+    log_line(LogLevel::trace, "collective of %d ranks and blocks of %llu bytes: %s:meet, if all can",
+             position.size, static_cast<unsigned long long>(unit), coll::row_of(shape.family).name.data());
   return made;
 }
 
