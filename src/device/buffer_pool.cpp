@@ -20,6 +20,9 @@ constexpr size_t alignment = 256;
 
 std::mutex mutex;
 
+// Of a slab, apart from its first bytes.
+constexpr size_t least_room = 4 << 20;
+
 struct Pool {
   char* slab = nullptr;
   size_t bytes = 0;
@@ -52,20 +55,20 @@ void* Pool::open(int device) {
   if (slab || refused) return slab;
   const BlockingDriverCalls calls;
   if (!calls.may_allocate()) return nullptr;
-  bytes = pool_probe_bytes + options().pools("device");
   void* address = nullptr;
   context = Context(device);
-  Error error = calls->allocate_for_peers(device, bytes, &address);
-  if (error != Error::none) {
-    for_peers = false;
-    error = calls->allocate(device, bytes, &address);
+  Error error = Error::out_of_memory;
+  // On a GPU that is nearly full, less is better than nothing.
+  for (size_t room = options().pools("device"); error != Error::none; room = room > least_room ? room / 2 : 0) {
+    bytes = pool_probe_bytes + room;
+    error = calls->allocate_for_peers(device, bytes, &address);
+    for_peers = error == Error::none;
+    if (!for_peers) error = calls->allocate(device, bytes, &address);
+    if (room == 0) break;
   }
-  if (error != Error::none && options().pools("device")) {
-    log_line(LogLevel::warn,
-             "no %zu bytes of device memory for buffered sends (%s); they go through host memory", bytes,
+  if (bytes == pool_probe_bytes && options().pools("device"))
+    log_line(LogLevel::warn, "no device memory for buffered sends (%s); they go through host memory",
              runtime()->error_text());
-    error = calls->allocate(device, bytes = pool_probe_bytes, &address);
-  }
   if (error != Error::none) {
     refused = true;
     return nullptr;
