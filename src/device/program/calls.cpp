@@ -21,9 +21,11 @@ void add_words(const unsigned char* bytes, size_t size, Access access, std::vect
   }
 }
 
+// Compilers make the symbols of static functions unique by a suffix behind a dot (-fgpu-rdc).
 std::string readable(const char* symbol) {
   int status = 0;
-  char* demangled = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
+  const std::string mangled(symbol, std::strcspn(symbol, "."));
+  char* demangled = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
   std::string name = demangled ? demangled : symbol;
   std::free(demangled);
   return name;

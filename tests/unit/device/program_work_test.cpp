@@ -18,7 +18,10 @@ TEST(Kernels, are_judged_by_the_types_of_their_parameters) {
   EXPECT_EQ(accesses_of("_Z6smoothPdPKdi"), (std::vector{unknown, reads, unknown}));
   EXPECT_EQ(accesses_of("_Z4copyIdEvPT_PKS0_m"), (std::vector{unknown, reads, unknown}));  // copy<double>
   EXPECT_EQ(accesses_of("_Z5applyIXadL_Z3addiiEEEvPKiPi"),
-            (std::vector{reads, unknown}));  // apply<&add(int, int)>
+            (std::vector{reads, unknown}));                                           // apply<&add(int, int)>
+  EXPECT_EQ(accesses_of("_ZL5readsPKdPdi"), (std::vector{reads, unknown, unknown}));  // static
+  EXPECT_EQ(accesses_of("_ZL5readsPKdPdi.intern.b04f0ac1"), (std::vector{reads, unknown, unknown}));
+  EXPECT_EQ(kernel_name("_ZL5readsPKdPdi.intern.b04f0ac1"), kernel_name("_ZL5readsPKdPdi"));
   EXPECT_TRUE(accesses_of("triton_add").empty());
   EXPECT_TRUE(accesses_of("").empty());
 }
