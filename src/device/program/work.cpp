@@ -217,8 +217,15 @@ Conflict conflict_with(const ProgramStream& stream, const Buffer& buffer) {
     worst = &pending;
   }
   if (!worst) return conflict;
-  const bool told = std::any_of(stream.pending.begin(), stream.pending.end(), [&](const Pending& pending) {
-    return pending.count >= worst->count && may_tell_host(*pending.work);
+  // By later work of this stream, or by work of streams that have waited for it.
+  const bool told = std::ranges::any_of(state().streams, [&](const auto& entry) {
+    const ProgramStream& other = entry.second;
+    const bool is_same = &other == &stream;
+    const auto waited = other.before.find(stream.number);
+    if (!is_same && (waited == other.before.end() || waited->second < worst->count)) return false;
+    return std::ranges::any_of(other.pending, [&](const Pending& pending) {
+      return (!is_same || pending.count >= worst->count) && may_tell_host(*pending.work);
+    });
   });
   if (told && !is_busy(stream)) return {};
   if (told) conflict.verdict = Verdict::possible;
@@ -403,7 +410,13 @@ void capture_ended(const StreamKey& key, const void* graph) {
 }
 
 void graph_instantiated(const void* executable, const void* graph) {
-  report([&](State& all) { all.graphs[executable] = all.graphs[graph]; });
+  report([&](State& all) {
+    const auto found = all.graphs.find(graph);
+    if (found == all.graphs.end())
+      all.graphs.erase(executable);
+    else
+      all.graphs[executable] = Captured(found->second);
+  });
 }
 
 void graph_ended(const void* graph) {
@@ -421,14 +434,17 @@ void devices_reset() {
 }
 
 void graph_launched(const void* executable, const StreamKey& key) {
-  Captured captured;
-  report([&](State& all) { captured = all.graphs[executable]; });
-  Work together{.name = "a graph", .touched = {}};
-  for (const auto& work : captured) {
-    together.name = "a graph with " + work->name;
-    together.touched.insert(together.touched.end(), work->touched.begin(), work->touched.end());
-    together.tells_host |= work->tells_host;
-  }
+  Work together{.name = "a graph", .touched = {}, .tells_host = true};
+  report([&](State& all) {
+    const auto found = all.graphs.find(executable);
+    if (found == all.graphs.end()) return;  // built node by node: nothing is known of it
+    together.tells_host = false;
+    for (const auto& work : found->second) {
+      together.name = "a graph with " + work->name;
+      together.touched.insert(together.touched.end(), work->touched.begin(), work->touched.end());
+      together.tells_host |= work->tells_host;
+    }
+  });
   submitted(key, std::move(together));
 }
 

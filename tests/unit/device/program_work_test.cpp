@@ -99,6 +99,28 @@ TEST_F(Order, of_a_handle_that_is_used_again) {
   EXPECT_EQ(verdict(), Verdict::certain);
 }
 
+// The host may have learnt from it of what it has waited for.
+TEST_F(Order, of_another_stream_that_may_tell_the_host) {
+  const StreamKey a = made(11), b = made(12);
+  recorded(&a, a);
+  write(a);
+  stream_waits(b, &a);  // recorded too early
+  submitted(b, host_function());
+  EXPECT_EQ(verdict(), Verdict::certain);
+  recorded(&a, a);
+  stream_waits(b, &a);
+  EXPECT_EQ(verdict(), Verdict::possible);
+  host_waited(b);
+}
+
+TEST_F(Order, of_graphs_that_are_built_node_by_node) {
+  const StreamKey stream = made(13);
+  write(stream);
+  graph_instantiated(&stream, &context);
+  graph_launched(&stream, stream);
+  EXPECT_EQ(verdict(), Verdict::possible);
+}
+
 TEST_F(Order, through_events_of_events) {
   const StreamKey a = made(4), b = made(5), c = made(6);
   write(a);
