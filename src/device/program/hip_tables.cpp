@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/options.h"
 #include "device/program/calls.h"
@@ -230,16 +232,29 @@ void put(Table* table, size_t number, Function* former, Function function) {
   table->functions[number] = reinterpret_cast<void*>(function);
 }
 
-// Of a second HIP in the process nothing is seen.
+// All processes that use ROCm show tables, before the program may have set its environment: only this check
+// makes them read the options.
+bool is_wanted(std::string_view name) {
+  const char* check = environment_variable("FAIRLEAD_CHECK");
+  return (name == "hip" || name == "hip_compiler") && check && std::strstr(check, "streams") &&
+         options().check.contains("streams");
+}
+
 void replace(std::string_view name, Table* table) {
   static std::atomic<bool> had_functions = false, had_compiler = false;
+  const bool is_compiler = name == "hip_compiler";
+  if ((is_compiler ? had_compiler : had_functions).exchange(true))
+    return log_line(
+        LogLevel::info,
+        "FAIRLEAD_CHECK=streams does not see the calls of a second HIP in this process (table %s)",
+        name.data());
   const size_t count = (table->size - sizeof table->size) / sizeof(void*);
-  if (name == "hip_compiler" && count > compiler::unregister_binary && !had_compiler.exchange(true)) {
+  if (is_compiler && count > compiler::unregister_binary) {
     put(table, compiler::register_binary, &register_binary, binary_registered);
     put(table, compiler::register_function, &register_function, function_registered);
     put(table, compiler::unregister_binary, &unregister_binary, binary_unregistered);
   }
-  if (name == "hip" && count > get_device && !had_functions.exchange(true)) {
+  if (!is_compiler && count > get_device) {
     current_device_of_hip = reinterpret_cast<int (*)(int*)>(table->functions[get_device]);
     for (const Row& row : rows)
       if (row.number > 0 && row.number < count) row.put(&table->functions[row.number]);
@@ -258,7 +273,10 @@ Register* next_register(const void* caller) {
   link_map* object = nullptr;
   if (!dladdr1(caller, &info, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP)) return nullptr;
   void* const library = dlopen(object->l_name, RTLD_NOLOAD | RTLD_LAZY);
-  return library ? reinterpret_cast<Register*>(dlsym(library, name)) : nullptr;
+  if (!library) return nullptr;
+  void* const found = dlsym(library, name);
+  dlclose(library);
+  return reinterpret_cast<Register*>(found);
 }
 
 }  // namespace
@@ -284,8 +302,7 @@ extern "C" int rocprofiler_register_library_api_table(const char* name, uint32_t
   hip::Register* const next = hip::next_register(__builtin_return_address(0));
   const bool others = next && next != rocprofiler_register_library_api_table;
   const int result = others ? next(name, import, version, tables, count, id) : no_tools;
-  if (count > 0 && options().check.contains("streams"))
-    hip::replace(name, static_cast<hip::Table*>(tables[0]));
+  if (count > 0 && hip::is_wanted(name)) hip::replace(name, static_cast<hip::Table*>(tables[0]));
   return result;
 }
 

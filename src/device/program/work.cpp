@@ -270,10 +270,10 @@ Work host_function() {
 void watch(const Provider& chosen) {
   if (!options().check.contains("streams")) return;
   const std::string_view name = chosen.name;
+  const bool by_driver = name == "cuda" && watch_driver();  // which loads libraries: without the lock
   std::lock_guard lock(state().mutex);
   provider = chosen;
-  NotTheProgram::anybody_listens =
-      name == "sim" || (name == "cuda" && watch_driver()) || (name == "rocm" && hip_is_seen());
+  NotTheProgram::anybody_listens = name == "sim" || by_driver || (name == "rocm" && hip_is_seen());
 }
 
 void sees(const char* name) {

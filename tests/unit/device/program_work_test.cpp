@@ -8,7 +8,12 @@
 #include <cstdlib>
 
 #include "device/program/calls.h"
+#include "device/program/hip_abi.h"
 #include "device/program/work.h"
+
+extern "C" int rocprofiler_register_library_api_table(const char* name, uint32_t (*import)(),
+                                                      uint32_t version, void** tables, uint64_t count,
+                                                      uint64_t* id);
 
 namespace fairlead::device::program {
 namespace {
@@ -26,13 +31,33 @@ TEST(Kernels, are_judged_by_the_types_of_their_parameters) {
   EXPECT_TRUE(accesses_of("").empty());
 }
 
+// Loading a library may take locks that another thread holds while it shows tables.
+TEST(Watching, needs_a_driver_that_shows_tables) {
+  watch({"cuda", nullptr, nullptr});
+  EXPECT_FALSE(seen());
+}
+
+// HIP's, as ROCm shows it.
+struct {
+  size_t size = sizeof *this;
+  void* functions[200] = {};
+} table;
+void show_table(const char* name) {
+  void* tables[] = {&table};
+  rocprofiler_register_library_api_table(name, nullptr, 60200, tables, 1, nullptr);
+}
+
 class Order : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
+    unsetenv("FAIRLEAD_CHECK");
+    for (const char* before_main : {"hsa", "hip", "hip_compiler"}) show_table(before_main);
     setenv("FAIRLEAD_DEVICE", "sim", 1);
     setenv("FAIRLEAD_CHECK", "streams", 1);
+    setenv("FAIRLEAD_LOG", "info", 1);
     watch({"sim", [](const void*) { return false; }, [](const void*) { return true; }});
     ASSERT_TRUE(seen());
+    show_table("hip");
   }
   static StreamKey made(int number, StreamSort sort = StreamSort::alone) {
     const StreamKey key{nullptr, reinterpret_cast<const void*>(static_cast<uintptr_t>(0x1000 + number))};
@@ -119,6 +144,12 @@ TEST_F(Order, of_graphs_that_are_built_node_by_node) {
   graph_instantiated(&stream, &context);
   graph_launched(&stream, stream);
   EXPECT_EQ(verdict(), Verdict::possible);
+}
+
+TEST_F(Order, of_a_second_HIP_is_unknown) {
+  testing::internal::CaptureStderr();
+  show_table("hip");
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("a second HIP"), std::string::npos);
 }
 
 TEST_F(Order, through_events_of_events) {
