@@ -24,7 +24,8 @@ static_assert(CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz == 440);
 static_assert(CUPTI_DRIVER_TRACE_CBID_cuEventRecord_ptsz == 441);
 static_assert(CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent_ptsz == 436);
 
-static_assert(site_exit == CUPTI_API_EXIT && domain_driver == CUPTI_CB_DOMAIN_DRIVER_API);
+static_assert(site_enter == CUPTI_API_ENTER && site_exit == CUPTI_API_EXIT &&
+              domain_driver == CUPTI_CB_DOMAIN_DRIVER_API);
 
 // One member is at the place of the vendor's.
 #define SAME(Ours, member, Theirs, theirs)                            \

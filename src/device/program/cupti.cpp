@@ -97,10 +97,9 @@ void wait_for_context(const Call& call) {
 void free_in_stream(const Call& call) {
   freed(call.as<Free>().address, 1);
 }
-// It also waits for the device.
-void free_memory(const Call& call) {
-  freed(call.as<Free>().address, 1);
-  host_waited_for_context(call.data.context);
+// It waits for the device of the memory, which need not be the current one.
+void free_memory(const Call&) {
+  host_waited_for_context(nullptr);
 }
 void reset_device(const Call&) {
   devices_reset();
@@ -151,15 +150,21 @@ constexpr Row rows[] = {
 #undef FAIRLEAD_CUPTI_CALL
 };
 
-// A query that finds the work in progress does not succeed.
+// A query that finds the work in progress does not succeed. A capture ends, too, where its end is an error.
+bool counts(const Row& row, const CallbackData& callback) {
+  // After the call, another thread may have got the same handle.
+  if (row.report == end_stream || row.report == end_event || row.report == end_graph)
+    return callback.site == site_enter;
+  return callback.site == site_exit && callback.result &&
+         (*callback.result == 0 || row.report == end_capture);
+}
+
 void called_back(void*, int domain, unsigned number, const void* data) {
   const auto& callback = *static_cast<const CallbackData*>(data);
-  if (domain != domain_driver || callback.site != site_exit || !reports()) return;
-  if (!callback.result) return;
+  if (domain != domain_driver || !reports()) return;
   for (const Row& row : rows) {
     if (number != row.number && (!row.per_thread || number != row.per_thread)) continue;
-    // A capture ends, too, where its end is an error.
-    if (*callback.result == 0 || row.report == end_capture) row.report({callback, number == row.per_thread});
+    if (counts(row, callback)) row.report({callback, number == row.per_thread});
     return;
   }
 }

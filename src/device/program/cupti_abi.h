@@ -20,7 +20,7 @@ struct CallbackData {
   const char* symbol;
   const void* context;
 };
-inline constexpr int site_exit = 1, domain_driver = 1;
+inline constexpr int site_enter = 0, site_exit = 1, domain_driver = 1;
 
 // What the driver's functions get: their parameters, one after the other. CUdeviceptr is an integer.
 struct Launch {

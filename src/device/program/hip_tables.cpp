@@ -125,7 +125,11 @@ struct Call {
   bool failed;
   bool per_thread;  // "_spt": 0 means the calling thread's default stream
 
-  StreamKey key(Stream stream) const { return key_of(stream, current_device(), per_thread); }
+  StreamKey key(Stream stream) const {
+    constexpr uintptr_t legacy = 1;
+    const bool of_device = reinterpret_cast<uintptr_t>(stream) <= legacy;
+    return key_of(stream, of_device ? current_device() : nullptr, per_thread);
+  }
 };
 
 void launched(const Call& call, const void* kernel, Stream stream, void** values, void** packed = nullptr) {
@@ -145,9 +149,7 @@ void made_stream(const Call&, Stream stream, unsigned flags) {
   stream_made({nullptr, stream}, current_device(), flags & 1 ? StreamSort::alone : StreamSort::blocking);
 }
 void ended_memory(const void* address) {
-  if (!address) return;
-  freed(address, 1);
-  host_waited_for_context(current_device());
+  if (address) host_waited_for_context(nullptr);
 }
 
 #define FAIRLEAD_HIP_CALL(function, number, per_thread, action, ...)                     \
@@ -166,20 +168,26 @@ constexpr When when_called = When::program_succeeds;
 template <>
 constexpr When when_called<report_hipStreamEndCapture> = When::program_calls;
 
+// Reported before the call: after it, another thread may have got the same handle.
+constexpr bool is_end(std::string_view function) {
+  return function.ends_with("Destroy") || function.ends_with("Unload");
+}
+
 // A query that finds the work in progress does not succeed.
 bool counts(When when, bool failed) {
   return when == When::succeeds ? !failed : (!failed || when == When::program_calls) && reports();
 }
 
-template <auto report, bool per_thread, When when, class Signature>
+template <auto report, bool per_thread, When when, bool is_end, class Signature>
 struct Replacement;
-template <auto report, bool per_thread, When when, class... Arguments>
-struct Replacement<report, per_thread, when, void(const Call&, Arguments...)> {
+template <auto report, bool per_thread, When when, bool is_end, class... Arguments>
+struct Replacement<report, per_thread, when, is_end, void(const Call&, Arguments...)> {
   using Function = int (*)(Arguments...);
   static constinit inline Function former = nullptr;
   static int call(Arguments... arguments) {
+    if (is_end && counts(when, false)) report({false, per_thread}, arguments...);
     const int result = former(arguments...);
-    if (counts(when, result != 0)) report({result != 0, per_thread}, arguments...);
+    if (!is_end && counts(when, result != 0)) report({result != 0, per_thread}, arguments...);
     return result;
   }
   static void put(void** entry) {
@@ -193,8 +201,9 @@ struct Row {
   void (*put)(void** entry);
 };
 constexpr Row rows[] = {
-#define FAIRLEAD_HIP_ROW(function, place, is_per_thread, when) \
-  {place, Replacement<report_##function, is_per_thread, when, decltype(report_##function)>::put},
+#define FAIRLEAD_HIP_ROW(function, place, is_per_thread, when)                   \
+  {place, Replacement<report_##function, is_per_thread, when, is_end(#function), \
+                      decltype(report_##function)>::put},
 #define FAIRLEAD_HIP_CALL(function, number, per_thread, ...)                \
   FAIRLEAD_HIP_ROW(function, number, false, when_called<report_##function>) \
   FAIRLEAD_HIP_ROW(function, per_thread, true, when_called<report_##function>)
@@ -222,8 +231,8 @@ void function_registered(const void** module, const void* function, char* device
   found_kernel(function, module, name);
 }
 void binary_unregistered(const void** module) {
-  unregister_binary(module);
   unloaded(module);
+  unregister_binary(module);
 }
 
 template <class Function>

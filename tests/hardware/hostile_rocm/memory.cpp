@@ -251,7 +251,7 @@ SHIM int hipHostRegister(void* address, size_t bytes, unsigned) {
   aliases[static_cast<char*>(address)] = {static_cast<char*>(alias), pages(bytes)};
   return result::success;
 }
-SHIM int hipHostUnregister(void* address) {
+DISPATCHED(hipHostUnregister, (void* address), (address)) {
   if (int code = begin()) return code;
   if (int code = remember(backend()->unregister_host(address))) return code;
   std::lock_guard lock(mutex);

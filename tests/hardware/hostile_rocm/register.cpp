@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A librocprofiler-register.so for tests, with a profiler behind it: one that counts calls of
-// hipStreamSynchronize() in hostile_rocm_profiled.
+// hipStreamSynchronize() and hipGetDevice() in hostile_rocm_profiled.
 
 #include <cstdint>
 #include <cstring>
@@ -10,8 +10,16 @@
 
 namespace {
 
+template <size_t place>
+struct Counted {
+  static inline int (*former)(void*) = nullptr;
+  static int call(void* argument);
+  static void replace(fairlead::device::program::hip::Table* table) {
+    former = reinterpret_cast<int (*)(void*)>(table->functions[place]);
+    table->functions[place] = reinterpret_cast<void*>(call);
+  }
+};
 constexpr size_t synchronize = 346;
-int (*former)(void*) = nullptr;
 
 }  // namespace
 
@@ -25,11 +33,14 @@ __attribute__((visibility("default"))) int rocprofiler_register_library_api_tabl
                                                                                   uint64_t*) {
   if (std::strcmp(name, "hip") != 0) return 0;
   auto* const table = static_cast<fairlead::device::program::hip::Table*>(tables[0]);
-  former = reinterpret_cast<int (*)(void*)>(table->functions[synchronize]);
-  table->functions[synchronize] = reinterpret_cast<void*>(+[](void* stream) {
-    ++hostile_rocm_profiled;
-    return former(stream);
-  });
+  Counted<synchronize>::replace(table);
+  Counted<fairlead::device::program::hip::get_device>::replace(table);
   return 0;
 }
+}
+
+template <size_t place>
+int Counted<place>::call(void* argument) {
+  ++hostile_rocm_profiled;
+  return former(argument);
 }

@@ -46,6 +46,7 @@ void show_table(const char* name) {
   void* tables[] = {&table};
   rocprofiler_register_library_api_table(name, nullptr, 60200, tables, 1, nullptr);
 }
+constexpr size_t event_destroy = 78;
 
 class Order : public ::testing::Test {
  protected:
@@ -57,6 +58,10 @@ class Order : public ::testing::Test {
     setenv("FAIRLEAD_LOG", "info", 1);
     watch({"sim", [](const void*) { return false; }, [](const void*) { return true; }});
     ASSERT_TRUE(seen());
+    table.functions[event_destroy] = reinterpret_cast<void*>(+[](const void* event) {
+      recorded(event, {&context, nullptr});
+      return 0;
+    });
     show_table("hip");
   }
   static StreamKey made(int number, StreamSort sort = StreamSort::alone) {
@@ -124,6 +129,14 @@ TEST_F(Order, of_a_handle_that_is_used_again) {
   EXPECT_EQ(verdict(), Verdict::certain);
 }
 
+TEST_F(Order, of_the_default_stream_does_not_end) {
+  const StreamKey legacy{&context, nullptr};
+  write(legacy);
+  stream_ended(legacy);  // which the driver refuses
+  host_waited(legacy);
+  EXPECT_EQ(verdict(), Verdict::none);
+}
+
 // The host may have learnt from it of what it has waited for.
 TEST_F(Order, of_another_stream_that_may_tell_the_host) {
   const StreamKey a = made(11), b = made(12);
@@ -144,6 +157,14 @@ TEST_F(Order, of_graphs_that_are_built_node_by_node) {
   graph_instantiated(&stream, &context);
   graph_launched(&stream, stream);
   EXPECT_EQ(verdict(), Verdict::possible);
+}
+
+// Another thread's new event, while the call returns in which the former one ends.
+TEST_F(Order, of_a_handle_of_HIP_that_is_used_again_at_once) {
+  write({&context, nullptr});
+  reinterpret_cast<int (*)(const void*)>(table.functions[event_destroy])(&table);
+  host_waited_for_event(&table);
+  EXPECT_EQ(verdict(), Verdict::none);
 }
 
 TEST_F(Order, of_a_second_HIP_is_unknown) {
