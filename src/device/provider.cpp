@@ -82,6 +82,10 @@ Runtime* watched(Runtime* chosen) {
     return runtime()->query(address, &memory) == Error::none &&
            (memory.kind == MemoryKind::pinned || memory.kind == MemoryKind::managed);
   };
+  const auto is_pageable = [](const void* address) {
+    Allocation memory;
+    return runtime()->query(address, &memory) != Error::none || memory.kind == MemoryKind::host;
+  };
   const auto is_busy = [](const void* native) {
     Stream stream;
     int device = 0;
@@ -90,7 +94,7 @@ Runtime* watched(Runtime* chosen) {
     (void)BlockingDriverCalls::of_what_is_gone()->destroy_stream(stream);
     return busy;
   };
-  if (chosen) program::watch({chosen->name(), host_may_read, is_busy});
+  if (chosen) program::watch({chosen->name(), host_may_read, is_pageable, is_busy});
   return chosen;
 }
 

@@ -167,6 +167,17 @@ int main(int argc, char** argv) {
   produce<<<1, 32>>>(buffer, count);
   CUDA(cudaMemcpy(host, buffer, count * sizeof *buffer, cudaMemcpyDeviceToHost));
   send();
+  begin("right", "a copy of rows, likewise");
+  produce<<<1, 32>>>(buffer, count);
+  CUDA(cudaMemcpy2D(host, 80, buffer, 80, 80, 100, cudaMemcpyDeviceToHost));
+  send();
+  begin("right", "a copy to pageable memory");
+  {
+    static double pageable[count];
+    produce<<<1, 32, 0, alone>>>(buffer, count);
+    CUDA(cudaMemcpyAsync(pageable, buffer, sizeof pageable, cudaMemcpyDeviceToHost, alone));
+    send();
+  }
   begin("right", "a send of what a kernel reads");
   consume<<<1, 32, 0, alone>>>(buffer, other, count);
   send();

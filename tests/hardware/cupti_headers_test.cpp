@@ -23,6 +23,11 @@ static_assert(CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync_ptsz == 418);
 static_assert(CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz == 440);
 static_assert(CUPTI_DRIVER_TRACE_CBID_cuEventRecord_ptsz == 441);
 static_assert(CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent_ptsz == 436);
+static_assert(CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoH_v2_ptds == 403);
+static_assert(CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoA_v2_ptds == 402);
+static_assert(CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D_v2_ptds == 405);
+static_assert(CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DUnaligned_v2_ptds == 406);
+static_assert(CUPTI_DRIVER_TRACE_CBID_cuMemcpy3D_v2_ptds == 407);
 
 static_assert(site_enter == CUPTI_API_ENTER && site_exit == CUPTI_API_EXIT &&
               domain_driver == CUPTI_CB_DOMAIN_DRIVER_API);

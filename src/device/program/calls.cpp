@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace fairlead::device::program {
 namespace {
@@ -54,6 +55,14 @@ Work copy_2d(const Copy2d& what) {
   const size_t rows = what.height ? what.height - 1 : 0;
   const size_t pitch = std::max(what.to.pitch, what.from.pitch);
   return copy(what.to.first(), what.from.first(), what.height ? rows * pitch + what.width : 0, true);
+}
+
+void copied(const StreamKey& stream, Work copy, bool reading_waits) {
+  copy.host_waits = std::any_of(copy.touched.begin(), copy.touched.end(), [=](const Touched& touched) {
+    return (reading_waits || touched.access == Access::writes) &&
+           may_be_pageable(reinterpret_cast<const void*>(touched.address));
+  });
+  submitted(stream, std::move(copy));
 }
 
 // Each thread has a default stream of its own: an address tells which.

@@ -30,6 +30,9 @@ struct Copy2d {
   size_t width, height;
 };
 Work copy_2d(const Copy2d& what);
+// A copy in a stream. The call returns when it is over if it writes pageable memory; or reads some, if
+// `reading_waits`.
+void copied(const StreamKey& stream, Work copy, bool reading_waits);
 
 // CUlaunchConfig, HIP_LAUNCH_CONFIG
 struct LaunchConfig {

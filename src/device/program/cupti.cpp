@@ -63,14 +63,14 @@ void launch_ex(const Call& call) {
 }
 void copy_bytes(const Call& call) {
   const auto& [to, from, bytes, stream] = call.as<CopyAsync>();
-  submitted(call.key(stream), copy(to, from, bytes));
+  copied(call.key(stream), copy(to, from, bytes), false);
 }
 void copy_between_peers(const Call& call) {
   const auto& what = call.as<PeerCopyAsync>();
   submitted(call.key(what.stream), copy(what.to, what.from, what.bytes));
 }
 void copy_rows(const Call& call) {
-  submitted(call.key(call.as<Copy2dAsync>().stream), copy_2d(*call.as<Copy2dAsync>().copy));
+  copied(call.key(call.as<Copy2dAsync>().stream), copy_2d(*call.as<Copy2dAsync>().copy), false);
 }
 template <class Value>
 void fill_values(const Call& call) {

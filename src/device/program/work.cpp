@@ -289,6 +289,13 @@ bool reports() {
   return NotTheProgram::anybody_listens && !NotTheProgram::here();
 }
 
+bool may_be_pageable(const void* address) {
+  std::unique_lock lock(state().mutex);
+  const auto is_pageable = provider.is_pageable;
+  lock.unlock();
+  return !is_pageable || is_pageable(address);
+}
+
 void stream_made(const StreamKey& key, const void* context, StreamSort sort) {
   report([&](State& all) { all.make(key, context, sort); });
 }
@@ -321,6 +328,7 @@ void submitted(const StreamKey& key, Work work) {
         wrong.push_back({open, {verdict, kept->name, name_of(stream), here}});
     stream.pending.push_back({++stream.submitted, std::move(kept), here});
     if (stream.pending.size() > remembered) stream.pending.pop_front();
+    if (stream.pending.back().work->host_waits) all.host_knows(all.clock_of(stream));
   }
   const NotTheProgram ours;
   for (const auto& [open, conflict] : wrong) open.report(open.opened_by, open.buffer, conflict);

@@ -55,6 +55,7 @@ struct Work {
   std::string name;  // "kernel smooth", "a copy"
   std::vector<Touched> touched;
   bool tells_host = false;  // a function of the host, or a word that it may read
+  bool host_waits = false;  // the call returns when it is over, except in a capture
 };
 
 Work copy(const void* to, const void* from, size_t bytes, bool with_gaps = false);
@@ -75,6 +76,7 @@ struct Buffer {
 struct Provider {
   const char* name;
   bool (*host_may_read)(const void* address);  // page-locked or managed memory
+  bool (*is_pageable)(const void* address);    // host memory that the driver does not know
   bool (*is_busy)(const void* stream);         // by the program's handle
 };
 // Called once a provider has been chosen.
@@ -83,6 +85,8 @@ void watch(const Provider& provider);
 bool seen();
 // For the sources: is there anybody to report to, and does this thread act for the program?
 bool reports();
+// Also true as long as no provider has been chosen.
+bool may_be_pageable(const void* address);
 // From now on a source sees all calls of this provider, which has been chosen or may be.
 void sees(const char* provider);
 // ---- What the sources report, in the order of the program's calls ----------------------------------------

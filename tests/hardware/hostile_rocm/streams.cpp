@@ -289,6 +289,13 @@ DISPATCHED(hipMemcpy2DAsync,
       },
       true);
 }
+DISPATCHED(hipMemcpy2D,
+           (void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+            int kind),
+           (to, to_pitch, from, from_pitch, width, height, kind)) {
+  int code = hipMemcpy2DAsync_itself(to, to_pitch, from, from_pitch, width, height, kind, nullptr);
+  return code ? code : hipStreamSynchronize_itself(nullptr);
+}
 DISPATCHED(hipMemsetD8Async, (void* to, unsigned char byte, size_t bytes, HipAbi::Stream stream),
            (to, byte, bytes, stream)) {
   return submit(stream, [&](gpu::Stream queue) { return backend()->fill(to, byte, bytes, queue); });

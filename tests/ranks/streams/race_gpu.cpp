@@ -159,6 +159,12 @@ RaceHip bind_hip() {
           hip<decltype(RaceHip::load_module)>("hipModuleLoadData"),
           hip<decltype(RaceHip::find_function)>("hipModuleGetFunction"),
           hip<decltype(RaceHip::launch_function)>("hipModuleLaunchKernel"),
+          hip<decltype(RaceHip::copy_2d)>("hipMemcpy2D"),
+          hip<decltype(RaceHip::register_host)>("hipHostRegister"),
+          hip<decltype(RaceHip::unregister_host)>("hipHostUnregister"),
+          hip<decltype(RaceHip::allocate)>("hipMalloc"),
+          hip<decltype(RaceHip::free)>("hipFree"),
+          hip<decltype(RaceHip::set_device)>("hipSetDevice"),
           whole.data(),
           whole.find("gfx") != std::string::npos,
           static_cast<const int*>(counts)};

@@ -49,6 +49,13 @@ struct RaceHip {
   int (*find_function)(void** function, void* module, const char* name);
   int (*launch_function)(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                          unsigned shared, void* stream, void** arguments, void** packed);
+  int (*copy_2d)(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+                 int kind);
+  int (*register_host)(void* memory, size_t bytes, unsigned flags);
+  int (*unregister_host)(void* memory);
+  int (*allocate)(void** memory, size_t bytes);
+  int (*free)(void* memory);
+  int (*set_device)(int device);
   const void* bundle;  // the program's code
   bool has_code;       // for AMD GPUs
   // Of the hostile ROCm alone, else null: how often its profiler has seen a stream waited for.

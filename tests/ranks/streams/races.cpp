@@ -65,7 +65,7 @@ struct Event {
 };
 
 struct Program {
-  Memory buffer{Place::device, bytes}, host{Place::host, bytes};
+  Memory buffer{Place::device, bytes}, host{Place::pinned, bytes};
   Stream stream, other;
 
   // Always inlined: each place of a call is named once.
@@ -396,7 +396,48 @@ RANK_TEST(races, M10_ways_of_HIP_to_launch_a_kernel, 1) {
         });
 }
 
-// A profiler of ROCm gets the same tables.
+// HIP's calls in which the host waits.
+RANK_TEST(races, M10_calls_of_HIP_that_return_when_all_is_over, 1) {
+  const RaceHip* const hip = race_hip();
+  if (!hip) return skip("needs TEST_RACES=hip");
+  const auto copy = [](const Program& p, void* to, const void* from) {
+    GPU(race_gpu().copy_on(p.stream.handle, to, from, bytes));
+  };
+  right("a copy from pageable memory", [=](const Program& p) {
+    const Memory pageable(Place::host, bytes);
+    copy(p, p.buffer, pageable), p.send();
+  });
+  right("a copy to pageable memory behind a kernel", [=](const Program& p) {
+    const Memory pageable(Place::host, bytes);
+    p.stream.write(p.buffer), copy(p, pageable, p.buffer), p.send();
+  });
+  right("a copy of rows", [=](const Program& p) {
+    void* first = p.buffer;
+    void* arguments[] = {&first};
+    GPU(race_launch(nullptr, "write_byte", arguments));
+    GPU(hip->copy_2d(p.host, bytes, p.buffer, bytes, bytes, 1, 4));
+    p.send();
+  });
+  right("the end of page-locked memory", [=](const Program& p) {
+    Memory memory(Place::host, bytes);
+    GPU(hip->register_host(memory, bytes, 0));
+    p.stream.write(p.buffer);
+    GPU(hip->unregister_host(memory));
+    p.send();
+  });
+  if (fairlead_device_count() < 2) return;
+  right("the end of memory of a device that is not the current one", [=](const Program& p) {
+    void* memory = nullptr;
+    GPU(hip->allocate(&memory, bytes));
+    p.stream.write(p.buffer);
+    GPU(hip->set_device(1));
+    GPU(hip->free(memory));
+    GPU(hip->set_device(0));
+    p.send();
+  });
+}
+
+// A profiler of ROCm gets the same tables, and sees the program's calls alone.
 RANK_TEST(races, M10_a_profiler_of_HIP_listens_as_well, 1) {
   const int* const calls = race_hip() ? race_hip()->profiled : nullptr;
   if (!calls) return skip("needs TEST_RACES=hip, and the hostile ROCm");

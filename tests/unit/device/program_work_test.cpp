@@ -33,7 +33,7 @@ TEST(Kernels, are_judged_by_the_types_of_their_parameters) {
 
 // Loading a library may take locks that another thread holds while it shows tables.
 TEST(Watching, needs_a_driver_that_shows_tables) {
-  watch({"cuda", nullptr, nullptr});
+  watch({"cuda", nullptr, nullptr, nullptr});
   EXPECT_FALSE(seen());
 }
 
@@ -56,7 +56,8 @@ class Order : public ::testing::Test {
     setenv("FAIRLEAD_DEVICE", "sim", 1);
     setenv("FAIRLEAD_CHECK", "streams", 1);
     setenv("FAIRLEAD_LOG", "info", 1);
-    watch({"sim", [](const void*) { return false; }, [](const void*) { return true; }});
+    watch({"sim", [](const void*) { return false; }, [](const void* address) { return address == &pageable; },
+           [](const void*) { return true; }});
     ASSERT_TRUE(seen());
     table.functions[event_destroy] = reinterpret_cast<void*>(+[](const void* event) {
       recorded(event, {&context, nullptr});
@@ -78,9 +79,9 @@ class Order : public ::testing::Test {
     host_waited_for_context(nullptr);
     EXPECT_EQ(verdict(), Verdict::none);
   }
-  static char memory[64], context;
+  static char memory[64], pageable, context;
 };
-char Order::memory[64], Order::context;
+char Order::memory[64], Order::pageable, Order::context;
 
 TEST_F(Order, of_the_legacy_default_stream_and_blocking_ones) {
   const StreamKey legacy{&context, nullptr}, blocking = made(1, StreamSort::blocking), alone = made(2);
@@ -135,6 +136,26 @@ TEST_F(Order, of_the_default_stream_does_not_end) {
   stream_ended(legacy);  // which the driver refuses
   host_waited(legacy);
   EXPECT_EQ(verdict(), Verdict::none);
+}
+
+TEST_F(Order, of_copies_with_pageable_memory) {
+  const StreamKey stream = made(10);
+  for (const bool reading_waits : {false, true}) {
+    write(stream);
+    copied(stream, copy(&pageable, memory, 1), reading_waits);
+    EXPECT_EQ(verdict(), Verdict::none);
+    copied(stream, copy(memory, &pageable, 1), reading_waits);
+    EXPECT_EQ(verdict(), reading_waits ? Verdict::none : Verdict::certain);
+    host_waited(stream);
+    write(stream);
+    copied(stream, copy(memory, memory, 1), reading_waits);
+    EXPECT_EQ(verdict(), Verdict::certain);
+    capture_began(stream);
+    copied(stream, copy(&pageable, memory, 1), reading_waits);
+    capture_ended(stream, nullptr);
+    EXPECT_EQ(verdict(), Verdict::certain);
+    host_waited(stream);
+  }
 }
 
 // The host may have learnt from it of what it has waited for.
