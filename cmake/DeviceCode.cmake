@@ -288,7 +288,8 @@ function(_fairlead_keep target object into)
 endfunction()
 
 function(fairlead_add_device_code target)
-  cmake_parse_arguments(PARSE_ARGV 1 argument "" "" "SOURCES")
+  # PATCHES, of this library alone: code that NVIDIA's Sanitizer API puts into kernels of others.
+  cmake_parse_arguments(PARSE_ARGV 1 argument "" "" "SOURCES;PATCHES")
   if(NOT argument_SOURCES OR argument_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "fairlead_add_device_code(<target> SOURCES <file>...) was given: ${ARGV}")
   endif()
@@ -298,7 +299,13 @@ function(fairlead_add_device_code target)
   set(includes "$<FILTER:$<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>,EXCLUDE,^/usr/include$>")
   set(definitions "$<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>")
 
-  foreach(source IN LISTS argument_SOURCES)
+  foreach(source IN LISTS argument_SOURCES argument_PATCHES)
+    set(gpus ${_FAIRLEAD_DEVICE_TARGETS})
+    set(flags)
+    if(source IN_LIST argument_PATCHES)
+      list(FILTER gpus INCLUDE REGEX "ptx")
+      set(flags --compile-as-tools-patch)
+    endif()
     get_filename_component(source ${source} ABSOLUTE)
     get_filename_component(stem ${source} NAME_WE)
     # Objects are kept by stem, so a stem must mean one source.
@@ -316,7 +323,7 @@ function(fairlead_add_device_code target)
         message(WARNING "FAIRLEAD_DEVICE_CODE_DIR has no ${stem}.ptx or ${stem}.gfx*.co: the kernels of ${source} are built without device code")
       endif()
     else()
-      foreach(gpu IN LISTS _FAIRLEAD_DEVICE_TARGETS)
+      foreach(gpu IN LISTS gpus)
         set(object ${stem}.${gpu})
         if(NOT gpu STREQUAL "ptx")
           string(APPEND object ".co")
@@ -347,7 +354,7 @@ function(fairlead_add_device_code target)
         _fairlead_keep(${target} ${folder}/${object} keep)
         add_custom_command(
           OUTPUT ${folder}/${object}
-          COMMAND ${FAIRLEAD_PTXAS} -arch=sm_${architecture} ${ptx} -o ${folder}/${object}
+          COMMAND ${FAIRLEAD_PTXAS} ${flags} -arch=sm_${architecture} ${ptx} -o ${folder}/${object}
           ${keep}
           DEPENDS ${ptx}
           VERBATIM
@@ -356,6 +363,10 @@ function(fairlead_add_device_code target)
       endif()
     endforeach()
 
+    # The Sanitizer API takes PTX, but finds no patch in it.
+    if(flags)
+      list(FILTER objects EXCLUDE REGEX "\\.ptx$")
+    endif()
     set(embedded ${folder}/${stem}.cpp)
     list(JOIN objects "," listed)
     add_custom_command(

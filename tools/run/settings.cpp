@@ -47,10 +47,10 @@ void define_settings(CLI::App& app, Settings& settings) {
       ->type_name("N")
       ->check(whole_number(1, 86400));
   app.add_option("--check", settings.check,
-                 "Look for mistakes of the program: leaks, streams, collectives, or several of these, "
-                 "separated by commas; the same as FAIRLEAD_CHECK.")
+                 "Look for mistakes of the program: leaks, streams, accesses, collectives, or several of "
+                 "these, separated by commas; the same as FAIRLEAD_CHECK.")
       ->type_name("LIST")
-      ->check(suggested({"leaks", "streams", "collectives"}));
+      ->check(suggested({"leaks", "streams", "accesses", "collectives"}));
   app.add_option("--log", settings.log,
                  "How much to write to stderr: error (the least), warn, info, debug or trace (the most); the "
                  "same as FAIRLEAD_LOG.")

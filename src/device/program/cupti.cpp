@@ -4,11 +4,15 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/environment.h"
 #include "base/log.h"
+#include "base/options.h"
+#include "device/program/accesses.h"
 #include "device/program/calls.h"
 #include "device/program/cupti_abi.h"
 
@@ -45,7 +49,9 @@ std::vector<Parameter> parameters_of(void* function) {
 
 void launched(const Call& call, void* function, void** values, void** packed, Stream stream) {
   const char* symbol = call.data.symbol ? call.data.symbol : "";
-  submitted(call.key(stream), kernel(symbol, parameters_of(function), values, packed));
+  Work work = kernel(symbol, parameters_of(function), values, packed);
+  launch_ends(&work);
+  submitted(call.key(stream), std::move(work));
 }
 
 void launch(const Call& call) {
@@ -137,7 +143,9 @@ void instantiate(const Call& call) {
   graph_instantiated(*call.as<Instantiate>().executable, call.as<Instantiate>().graph);
 }
 void launch_graph(const Call& call) {
-  graph_launched(call.as<GraphLaunch>().executable, call.key(call.as<GraphLaunch>().stream));
+  Work work;
+  launch_ends(&work);
+  graph_launched(call.as<GraphLaunch>().executable, call.key(call.as<GraphLaunch>().stream), std::move(work));
 }
 
 struct Row {
@@ -150,6 +158,8 @@ constexpr Row rows[] = {
 #undef FAIRLEAD_CUPTI_CALL
 };
 
+constinit bool records_accesses = false;
+
 // A query that finds the work in progress does not succeed. A capture ends, too, where its end is an error.
 bool counts(const Row& row, const CallbackData& callback) {
   // After the call, another thread may have got the same handle.
@@ -160,11 +170,18 @@ bool counts(const Row& row, const CallbackData& callback) {
 }
 
 void called_back(void*, int domain, unsigned number, const void* data) {
+  for (const AccessCallback& other : access_callbacks)
+    if (records_accesses && domain == other.domain && number == other.number) return other.handle(data);
+  if (domain != domain_driver) return;
+  if (!reports()) return launch_ends(nullptr);
   const auto& callback = *static_cast<const CallbackData*>(data);
-  if (domain != domain_driver || !reports()) return;
   for (const Row& row : rows) {
     if (number != row.number && (!row.per_thread || number != row.per_thread)) continue;
+    const bool launches = row.report == launch || row.report == launch_cooperative ||
+                          row.report == launch_ex || row.report == launch_graph;
+    if (records_accesses && launches && callback.site == site_enter) launch_begins();
     if (counts(row, callback)) row.report({callback, number == row.per_thread});
+    if (callback.site == site_exit) launch_ends(nullptr);
     return;
   }
 }
@@ -175,41 +192,74 @@ bool find(void* library, const char* name, Function* function) {
   return *function != nullptr;
 }
 
-// CUPTI of the toolkit in the process, in the search path, or where toolkits are.
-bool subscribe(const std::string& library) {
-  void* cupti = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+bool find_driver() {
+  void* const cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!cuda || !find(cuda, "cuFuncGetParamInfo", &driver.parameter_of_function)) return false;
+  (void)find(cuda, "cuKernelGetParamInfo", &driver.parameter_of_kernel);
+  return true;
+}
+
+// In the process, in the search path, or where toolkits are.
+void* open(const std::vector<const char*>& names, const std::vector<const char*>& folders) {
+  std::vector<std::string> places(names.begin(), names.end());
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH", ""})
+    for (const char* folder : folders) {
+      const char* home = *variable ? environment_variable(variable) : "/usr/local/cuda";
+      if (home) places.push_back(std::string(home) + folder + names.back());
+    }
+  for (const std::string& place : places)
+    if (void* library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  return nullptr;
+}
+
+// Both libraries have these functions by other names. Not every driver has every function.
+bool subscribe(void* library, const char* subscribe_name, const char* enable_name) {
   int (*subscribe)(void**, void (*)(void*, int, unsigned, const void*), void*);
   int (*enable)(uint32_t, void*, int, unsigned);
   void* subscriber = nullptr;
-  if (!cupti || !find(cupti, "cuptiSubscribe", &subscribe) || !find(cupti, "cuptiEnableCallback", &enable) ||
+  if (!find(library, subscribe_name, &subscribe) || !find(library, enable_name, &enable) ||
       subscribe(&subscriber, called_back, nullptr) != 0)
     return false;
   for (const Row& row : rows)
     for (unsigned number : {row.number, row.per_thread})
-      if (number) (void)enable(1, subscriber, domain_driver, number);  // not every driver has every function
+      if (number) (void)enable(1, subscriber, domain_driver, number);
+  for (const AccessCallback& other : access_callbacks)
+    if (records_accesses) (void)enable(1, subscriber, other.domain, other.number);
   return true;
+}
+
+// The library sees only modules that are loaded later, and a program may choose its GPU before MPI_Init.
+constinit const char* why_not = "no libsanitizer-public.so is found (set CUDA_HOME)";
+__attribute__((constructor)) void record_accesses() {
+  const char* wanted = environment_variable("FAIRLEAD_CHECK");
+  if (!wanted || !strcasestr(wanted, "accesses") || !find_driver()) return;
+  void* library = open({"libsanitizer-public.so"}, {"/compute-sanitizer/", "/extras/Sanitizer/"});
+  if (!library || !can_record_accesses(library, &why_not)) return;
+  records_accesses = true;
+  if (!subscribe(library, "sanitizerSubscribe", "sanitizerEnableCallback")) {
+    why_not = "another tool uses libsanitizer-public.so, or the driver is older than it";
+    records_accesses = false;
+    return;
+  }
+  sees("cuda");
 }
 
 }  // namespace
 
 bool watch_driver() {
-  void* const cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!cuda || !find(cuda, "cuFuncGetParamInfo", &driver.parameter_of_function)) {
+  if (records_accesses) return true;
+  if (!find_driver()) {
     log_line(LogLevel::info,
              "FAIRLEAD_CHECK=streams asks only whether a device works: the driver does not tell the "
              "parameters of kernels (from 550 on it does)");
     return false;
   }
-  (void)find(cuda, "cuKernelGetParamInfo", &driver.parameter_of_kernel);
-  std::vector<std::string> places = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
-  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char* home = environment_variable(variable))
-      for (const char* folder : {"/lib64/", "/extras/CUPTI/lib64/"})
-        places.push_back(std::string(home) + folder + "libcupti.so");
-  for (const char* folder : {"/usr/local/cuda/lib64/", "/usr/local/cuda/extras/CUPTI/lib64/"})
-    places.push_back(std::string(folder) + "libcupti.so");
-  for (const std::string& place : places)
-    if (subscribe(place)) return true;
+  if (options().check.contains("accesses"))
+    log_line(LogLevel::warn,
+             "FAIRLEAD_CHECK=accesses judges kernels by their parameters, as streams does: %s", why_not);
+  void* library =
+      open({"libcupti.so.13", "libcupti.so.12", "libcupti.so"}, {"/lib64/", "/extras/CUPTI/lib64/"});
+  if (library && subscribe(library, "cuptiSubscribe", "cuptiEnableCallback")) return true;
   log_line(
       LogLevel::info,
       "FAIRLEAD_CHECK=streams asks only whether a device works: CUPTI of the CUDA toolkit cannot be used "

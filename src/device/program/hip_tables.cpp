@@ -245,8 +245,8 @@ void put(Table* table, size_t number, Function* former, Function function) {
 // makes them read the options.
 bool is_wanted(std::string_view name) {
   const char* check = environment_variable("FAIRLEAD_CHECK");
-  return (name == "hip" || name == "hip_compiler") && check && std::strstr(check, "streams") &&
-         options().check.contains("streams");
+  return (name == "hip" || name == "hip_compiler") && check &&
+         (std::strstr(check, "streams") || std::strstr(check, "accesses")) && wanted();
 }
 
 void replace(std::string_view name, Table* table) {
@@ -296,7 +296,7 @@ bool hip_is_seen() {
 }
 
 void expect_hip_tables(const char* (*function)(int)) {
-  if (!options().check.contains("streams")) return;
+  if (!wanted()) return;
   (void)function(0);
   if (hip_is_seen()) return;
   log_line(LogLevel::info,

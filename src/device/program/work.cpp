@@ -69,6 +69,12 @@ struct OpenBuffer {
   Report report;
 };
 
+bool covers(const WatchedBytes& watched, const Buffer& buffer) {
+  return watched && std::any_of(watched->begin(), watched->end(), [&](const Watched& one) {
+           return one.begin <= buffer.address && buffer.address + buffer.bytes <= one.end;
+         });
+}
+
 struct State {
   std::mutex mutex;
   std::map<uint64_t, ProgramStream> streams;
@@ -78,6 +84,7 @@ struct State {
   std::map<uint64_t, Captured> captures;
   std::map<const void*, Captured> graphs;  // and what was instantiated from them
   std::vector<OpenBuffer> open;
+  WatchedBytes watched;
   uint64_t numbers = 0;
 
   ProgramStream& stream(const StreamKey& key);
@@ -86,6 +93,7 @@ struct State {
   Clock clock_of(const ProgramStream& stream) const;
   void host_knows(const Clock& clock);
   void forget(uint64_t number);
+  void watch(const Buffer& buffer);
 };
 
 // Never destroyed: threads of the program may go on.
@@ -158,13 +166,34 @@ void State::host_knows(const Clock& clock) {
   }
 }
 
+// Up to a limit: a bit is kept for each byte that is read or written.
+void State::watch(const Buffer& buffer) {
+  constexpr size_t at_most = size_t{1} << 30;
+  if (!options().check.contains("accesses") || covers(watched, buffer)) return;
+  auto all = std::make_shared<std::vector<Watched>>();
+  Watched joined{buffer.address, buffer.address + buffer.bytes, buffer.allocation};
+  size_t bytes = joined.end - joined.begin;
+  for (const Watched& one : watched ? *watched : std::vector<Watched>()) {
+    bytes += one.end - one.begin;
+    if (one.allocation == joined.allocation && one.begin <= joined.end && joined.begin <= one.end)
+      joined = {std::min(one.begin, joined.begin), std::max(one.end, joined.end), joined.allocation};
+    else
+      all->push_back(one);
+  }
+  if (bytes > at_most) return;
+  all->insert(
+      std::find_if(all->begin(), all->end(), [&](const Watched& one) { return one.begin > joined.begin; }),
+      joined);
+  watched = std::move(all);
+}
+
 bool overlap(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes) {
   return a < b + b_bytes && b < a + a_bytes;
 }
 
 Verdict judge(const Work& work, const Buffer& buffer) {
   Verdict worst = Verdict::none;
-  for (const Touched& touched : work.touched) {
+  for (const Touched& touched : covers(work.watched, buffer) ? work.accessed : work.touched) {
     if (touched.access == Access::reads && !buffer.written) continue;
     Verdict verdict = Verdict::none;
     if (touched.bytes > 0) {
@@ -267,8 +296,17 @@ Work host_function() {
   return {.name = "a host function", .touched = {}, .tells_host = true};
 }
 
+bool wanted() {
+  return options().check.contains("streams") || options().check.contains("accesses");
+}
+
+WatchedBytes watched_bytes() {
+  std::lock_guard lock(state().mutex);
+  return state().watched;
+}
+
 void watch(const Provider& chosen) {
-  if (!options().check.contains("streams")) return;
+  if (!wanted()) return;
   const std::string_view name = chosen.name;
   const bool by_driver = name == "cuda" && watch_driver();  // which loads libraries: without the lock
   std::lock_guard lock(state().mutex);
@@ -365,12 +403,22 @@ void freed(const void* address, size_t bytes) {
     const auto ended = [&](const Touched& touched) {
       return touched.address - reinterpret_cast<uintptr_t>(address) < bytes;
     };
+    // The driver tells only where an allocation begins.
+    std::vector<Watched> kept, ended_ones;
+    if (all.watched)
+      for (const Watched& one : *all.watched)
+        (one.allocation - reinterpret_cast<uintptr_t>(address) < bytes ? ended_ones : kept).push_back(one);
+    if (!ended_ones.empty()) all.watched = std::make_shared<const std::vector<Watched>>(std::move(kept));
+    const auto accessed_one = [&](const Touched& touched) {
+      return std::any_of(ended_ones.begin(), ended_ones.end(), [&](const Watched& one) {
+        return overlap(touched.address, touched.bytes, one.begin, one.end - one.begin);
+      });
+    };
     for (auto& [number, stream] : all.streams)
       for (Pending& pending : stream.pending) {
-        if (std::none_of(pending.work->touched.begin(), pending.work->touched.end(), ended)) continue;
         Work rest = *pending.work;
-        std::erase_if(rest.touched, ended);
-        pending.work = std::make_shared<const Work>(std::move(rest));
+        if (std::erase_if(rest.touched, ended) + std::erase_if(rest.accessed, accessed_one) > 0)
+          pending.work = std::make_shared<const Work>(std::move(rest));
       }
   });
 }
@@ -442,15 +490,20 @@ void devices_reset() {
   });
 }
 
-void graph_launched(const void* executable, const StreamKey& key) {
-  Work together{.name = "a graph", .touched = {}, .tells_host = true};
+void graph_launched(const void* executable, const StreamKey& key, Work recorded) {
+  Work together = std::move(recorded);
+  together.name = "a graph";
+  together.tells_host = true;
   report([&](State& all) {
     const auto found = all.graphs.find(executable);
     if (found == all.graphs.end()) return;  // built node by node: nothing is known of it
     together.tells_host = false;
     for (const auto& work : found->second) {
       together.name = "a graph with " + work->name;
-      together.touched.insert(together.touched.end(), work->touched.begin(), work->touched.end());
+      for (const Touched& touched : work->touched) {
+        together.touched.push_back(touched);
+        if (touched.bytes > 0) together.accessed.push_back(touched);  // a kernel's have no length
+      }
       together.tells_host |= work->tells_host;
     }
   });
@@ -465,6 +518,7 @@ Conflict conflict_of(const Buffer& buffer) {
   for (const auto& [number, stream] : all.streams)
     if (Conflict conflict = conflict_with(stream, buffer); conflict.verdict > worst.verdict)
       worst = std::move(conflict);
+  all.watch(buffer);
   return worst;
 }
 

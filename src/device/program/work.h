@@ -8,7 +8,8 @@
 // host count as one: a wait in any of them counts.
 //
 // A kernel is known by its parameters: it may access the allocations that they point into, from that address
-// on. That makes a judgement certain, or only possible: see Verdict.
+// on. That makes a judgement certain, or only possible: see Verdict. With FAIRLEAD_CHECK=accesses it is known
+// by what it has accessed, of the bytes that MPI has used before (accesses.h).
 
 #pragma once
 
@@ -16,6 +17,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -51,11 +53,20 @@ struct Touched {
   bool with_gaps = false;
 };
 
+// Buffers of MPI operations so far: in order, and apart. Null without FAIRLEAD_CHECK=accesses.
+struct Watched {
+  uintptr_t begin, end, allocation;
+};
+using WatchedBytes = std::shared_ptr<const std::vector<Watched>>;
+WatchedBytes watched_bytes();
+
 struct Work {
   std::string name;  // "kernel smooth", "a copy"
   std::vector<Touched> touched;
-  bool tells_host = false;  // a function of the host, or a word that it may read
-  bool host_waits = false;  // the call returns when it is over, except in a capture
+  bool tells_host = false;         // a function of the host, or a word that it may read
+  bool host_waits = false;         // the call returns when it is over, except in a capture
+  WatchedBytes watched = nullptr;  // of these bytes, `accessed` tells all that are touched
+  std::vector<Touched> accessed = {};
 };
 
 Work copy(const void* to, const void* from, size_t bytes, bool with_gaps = false);
@@ -79,6 +90,8 @@ struct Provider {
   bool (*is_pageable)(const void* address);    // host memory that the driver does not know
   bool (*is_busy)(const void* stream);         // by the program's handle
 };
+// Does FAIRLEAD_CHECK have streams or accesses, which includes it?
+bool wanted();
 // Called once a provider has been chosen.
 void watch(const Provider& provider);
 // Are all submissions of the program seen? Without, no question below has an answer.
@@ -108,7 +121,8 @@ void capture_ended(const StreamKey& stream, const void* graph);  // null: withou
 void graph_instantiated(const void* executable, const void* graph);
 void graph_ended(const void* graph);
 void devices_reset();
-void graph_launched(const void* executable, const StreamKey& stream);
+// `recorded` has what its kernels have accessed, if that is known.
+void graph_launched(const void* executable, const StreamKey& stream, Work recorded = {});
 
 // ---- Questions ---------------------------------------------------------------------------------------
 

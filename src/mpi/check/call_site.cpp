@@ -18,7 +18,8 @@ namespace {
 // What lies between the program and the end of the stack: Fairlead, the libraries of GPUs, and in Fortran
 // programs libmpifort or libmpichfort.
 bool is_below_program(const std::string& place) {
-  constexpr const char* libraries[] = {"libfairlead", "libmpi", "libcuda", "libcupti", "libamdhip64"};
+  constexpr const char* libraries[] = {"libfairlead", "libmpi",       "libcuda",
+                                       "libcupti",    "libsanitizer", "libamdhip64"};
   return std::any_of(std::begin(libraries), std::end(libraries),
                      [&](const char* library) { return place.starts_with(library); });
 }

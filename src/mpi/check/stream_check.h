@@ -39,7 +39,7 @@ class StartedByStream {
 };
 
 inline bool checks_streams() {
-  static const bool wanted = options().check.contains("streams");
+  static const bool wanted = device::program::wanted();
   return wanted && !StartedByStream::here();
 }
 

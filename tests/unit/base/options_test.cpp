@@ -86,11 +86,11 @@ TEST(Options, lists_take_any_of_their_words) {
   for (const char* right : {"off", "OFF", "leaks", "streams", "leaks,streams", "Streams,leaks"})
     EXPECT_TRUE(silent(printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_CHECK=") + right))) << right;
   for (const char* wrong : {"", ",", "leak", "leaks,", "off,leaks", "leaks|streams", "leaks;streams"})
-    EXPECT_TRUE(has(
-        printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_CHECK='") + wrong + "'"),
-        std::string("FAIRLEAD_CHECK=") + wrong +
-            " is not understood (accepted: off, or any of leaks, streams, collectives, separated by commas); "
-            "using off"))
+    EXPECT_TRUE(has(printed_with(std::string("FAIRLEAD_DEVICE=sim FAIRLEAD_CHECK='") + wrong + "'"),
+                    std::string("FAIRLEAD_CHECK=") + wrong +
+                        " is not understood (accepted: off, or any of leaks, streams, accesses, collectives, "
+                        "separated by commas); "
+                        "using off"))
         << wrong;
 }
 

@@ -54,7 +54,7 @@ class Order : public ::testing::Test {
     unsetenv("FAIRLEAD_CHECK");
     for (const char* before_main : {"hsa", "hip", "hip_compiler"}) show_table(before_main);
     setenv("FAIRLEAD_DEVICE", "sim", 1);
-    setenv("FAIRLEAD_CHECK", "streams", 1);
+    setenv("FAIRLEAD_CHECK", "accesses", 1);
     setenv("FAIRLEAD_LOG", "info", 1);
     watch({"sim", [](const void*) { return false; }, [](const void* address) { return address == &pageable; },
            [](const void*) { return true; }});
@@ -206,6 +206,51 @@ TEST_F(Order, through_events_of_events) {
   EXPECT_EQ(verdict(), Verdict::certain);  // of the second
   host_waited(b);
   EXPECT_EQ(verdict(), Verdict::none);
+}
+
+// By its parameter, a kernel may access all of `memory`, of which MPI has used the first half.
+TEST_F(Order, asks_what_kernels_have_accessed) {
+  const auto at = reinterpret_cast<uintptr_t>(memory);
+  const Buffer half{at, 32, false, false, at, sizeof memory},
+      received{at, 32, false, true, at, sizeof memory};
+  const Buffer quarters[] = {{at, 16, false, false, at, sizeof memory},
+                             {at + 16, 16, false, false, at, sizeof memory}};
+  freed(memory, 1);  // forgets what other tests have made MPI use
+  for (const Buffer& quarter : quarters) (void)conflict_of(quarter);
+  ASSERT_EQ(watched_bytes()->size(), 1u);
+  EXPECT_EQ(watched_bytes()->front().begin, at);
+  EXPECT_EQ(watched_bytes()->front().end, at + 32);
+  const StreamKey stream = made(10);
+  const auto launch = [&](std::vector<Touched> accessed) {
+    host_waited(stream);
+    submitted(stream, {"kernel", {{at + 8, 0}}, false, watched_bytes(), std::move(accessed)});
+  };
+  launch({});
+  EXPECT_EQ(conflict_of(half).verdict, Verdict::none);
+  EXPECT_EQ(verdict(), Verdict::certain);  // by the parameter: not all of it was watched
+  launch({{at + 12, 4, Access::writes}});
+  EXPECT_EQ(conflict_of(quarters[0]).verdict, Verdict::certain);
+  EXPECT_EQ(conflict_of(quarters[1]).verdict, Verdict::none);
+  launch({{at + 12, 4, Access::reads}});
+  EXPECT_EQ(conflict_of(half).verdict, Verdict::none);
+  EXPECT_EQ(conflict_of(received).verdict, Verdict::certain);
+  launch({{at + 12, 4, Access::writes, true}});
+  EXPECT_EQ(conflict_of(quarters[0]).verdict, Verdict::possible);
+  // What a graph copies is known besides.
+  const StreamKey captures = made(11);
+  const int graph = 0;
+  host_waited(stream);
+  capture_began(captures);
+  submitted(captures, {"kernel", {{at, 0}}});
+  submitted(captures, fill(memory + 4, 4));
+  capture_ended(captures, &graph);
+  graph_launched(&graph, stream, {"", {}, false, watched_bytes(), {{at + 12, 4, Access::reads}}});
+  EXPECT_EQ(conflict_of(quarters[0]).verdict, Verdict::certain);
+  EXPECT_EQ(conflict_of(quarters[1]).verdict, Verdict::none);
+  graph_ended(&graph);
+  freed(memory, 1);
+  EXPECT_TRUE(watched_bytes()->empty());
+  EXPECT_EQ(conflict_of(quarters[0]).verdict, Verdict::none);
 }
 
 }  // namespace
