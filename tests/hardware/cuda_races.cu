@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Programs with and without a missing synchronisation, written for CUDA's runtime: FAIRLEAD_CHECK=streams
-// sees them by CUPTI. `cuda-races` compiles and runs it. Each case prints its name and what it expects before
-// it runs:
+// sees them by CUPTI, FAIRLEAD_CHECK=accesses by the Sanitizer API. `cuda-races` compiles and runs it. Each
+// case prints its name and what it expects before it runs: right, wrong, or the name of the check that names
+// it:
 //
 //   case wrong a send behind a kernel
+//   case accesses a kernel with a pointer in device memory
 //
 // The theme `races` of the rank tests has the same for fairlead/device.h.
 
@@ -46,6 +48,16 @@ __global__ void delayed(long long cycles, double* to) {
   *to = 1;
 }
 
+__global__ void produce_at(double* to, int first, int step, int n) {
+  for (int i = threadIdx.x; i < n; i += blockDim.x) to[first + i * step] = i;
+}
+__global__ void produce_behind(double** to, int n) {
+  for (int i = threadIdx.x; i < n; i += blockDim.x) to[0][i] = i;
+}
+__global__ void only_read(double* from, double* sum) {
+  if (from[threadIdx.x] == 3) *sum = 4;
+}
+
 double *buffer, *other, *host;
 cudaStream_t alone, blocking;
 int rank;
@@ -74,6 +86,9 @@ int main(int argc, char** argv) {
   CUDA(cudaMallocHost(&host, count * sizeof *buffer));
   CUDA(cudaStreamCreateWithFlags(&alone, cudaStreamNonBlocking));
   CUDA(cudaStreamCreate(&blocking));
+  double** pointer;
+  CUDA(cudaMalloc(&pointer, sizeof *pointer));
+  CUDA(cudaMemcpy(pointer, &buffer, sizeof buffer, cudaMemcpyHostToDevice));
   cudaEvent_t event;
   CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   send(), receive();
@@ -131,6 +146,47 @@ int main(int argc, char** argv) {
   CUDA(cudaGraphLaunch(executable, alone));
   send();
 
+  begin("wrong", "a graph that was uploaded before");
+  CUDA(cudaGraphUpload(executable, alone));
+  CUDA(cudaGraphLaunch(executable, alone));
+  send();
+  begin("accesses", "an edge that a kernel writes by a pointer to the whole field");
+  produce_at<<<1, 32, 0, alone>>>(buffer, count - 10, 1, 10);
+  receive(buffer + count - 10, 10);
+  begin("right", "the last element before such an edge");
+  produce_at<<<1, 32, 0, alone>>>(buffer, count - 10, 1, 10);
+  receive(buffer + count - 11, 1);
+  begin("accesses", "one element of those that a kernel writes");
+  produce_at<<<1, 32, 0, alone>>>(buffer, 1, 2, count / 2);
+  receive(buffer + 101, 1);
+  begin("right", "one element between those that a kernel writes");
+  produce_at<<<1, 32, 0, alone>>>(buffer, 1, 2, count / 2);
+  receive(buffer + 100, 1);
+  begin("accesses", "a kernel with a pointer in device memory");
+  produce_behind<<<1, 32, 0, alone>>>(pointer, count);
+  send();
+  begin("streams", "a kernel that only reads, by its parameter without const");
+  only_read<<<1, 32, 0, alone>>>(buffer, other);
+  send();
+  cudaGraphExec_t graph_of_edge;
+  CUDA(cudaStreamBeginCapture(alone, cudaStreamCaptureModeThreadLocal));
+  CUDA(cudaMemsetAsync(buffer, 0, 10 * sizeof *buffer, alone));
+  produce_at<<<1, 32, 0, alone>>>(buffer, count - 10, 1, 5);
+  produce_at<<<1, 32, 0, alone>>>(buffer, count - 5, 1, 5);
+  CUDA(cudaStreamEndCapture(alone, &graph));
+  CUDA(cudaGraphInstantiate(&graph_of_edge, graph, 0));
+  begin("accesses", "an edge that a graph writes");
+  CUDA(cudaGraphLaunch(graph_of_edge, alone));
+  receive(buffer + count - 10, 5);
+  begin("accesses", "an edge that another kernel of the graph writes");
+  CUDA(cudaGraphLaunch(graph_of_edge, alone));
+  receive(buffer + count - 5, 5);
+  begin("wrong", "an edge that a memset of the graph writes");
+  CUDA(cudaGraphLaunch(graph_of_edge, alone));
+  receive(buffer, 10);
+  begin("right", "the last element before what a graph writes");
+  CUDA(cudaGraphLaunch(graph_of_edge, alone));
+  receive(buffer + count - 11, 1);
   begin("right", "a graph and its stream");
   CUDA(cudaGraphLaunch(executable, alone));
   CUDA(cudaStreamSynchronize(alone));
