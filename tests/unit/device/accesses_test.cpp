@@ -67,7 +67,10 @@ class Accesses : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     setenv("FAIRLEAD_CHECK", "accesses", 1);
-    watch({"sim", [](const void*) { return false; }, [](const void*) { return true; }});
+    watch({.name = "sim",
+           .host_may_read = [](const void*) { return false; },
+           .is_pageable = [](const void*) { return false; },
+           .is_busy = [](const void*) { return true; }});
     const char* why_not = nullptr;
     (void)can_record_accesses(dlopen(nullptr, RTLD_NOW), &why_not);
     ASSERT_STREQ(why_not, "Fairlead was built without clang or NVIDIA's ptxas");  // that may be

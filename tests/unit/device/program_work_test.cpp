@@ -223,7 +223,10 @@ TEST_F(Order, asks_what_kernels_have_accessed) {
   const StreamKey stream = made(10);
   const auto launch = [&](std::vector<Touched> accessed) {
     host_waited(stream);
-    submitted(stream, {"kernel", {{at + 8, 0}}, false, watched_bytes(), std::move(accessed)});
+    submitted(stream, {.name = "kernel",
+                       .touched = {{at + 8, 0}},
+                       .watched = watched_bytes(),
+                       .accessed = std::move(accessed)});
   };
   launch({});
   EXPECT_EQ(conflict_of(half).verdict, Verdict::none);
@@ -244,7 +247,9 @@ TEST_F(Order, asks_what_kernels_have_accessed) {
   submitted(captures, {"kernel", {{at, 0}}});
   submitted(captures, fill(memory + 4, 4));
   capture_ended(captures, &graph);
-  graph_launched(&graph, stream, {"", {}, false, watched_bytes(), {{at + 12, 4, Access::reads}}});
+  graph_launched(
+      &graph, stream,
+      {.name = "", .touched = {}, .watched = watched_bytes(), .accessed = {{at + 12, 4, Access::reads}}});
   EXPECT_EQ(conflict_of(quarters[0]).verdict, Verdict::certain);
   EXPECT_EQ(conflict_of(quarters[1]).verdict, Verdict::none);
   graph_ended(&graph);
