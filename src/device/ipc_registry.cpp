@@ -53,6 +53,7 @@ std::mutex mutex;
 struct Exports {
   std::map<uint64_t, Export> known;  // by base
   uint64_t next = 0;                 // find_gone() goes on here
+  std::vector<GoneExport> gone;      // that the importers must be told of
 };
 auto& exports_to_node = *new Exports;
 auto& exports_to_other_nodes = *new Exports;
@@ -188,14 +189,15 @@ bool is_same_memory(const Export& old, const Export& fresh) {
 }
 
 // Importers need a notice only for memory that was exported.
-void report_gone(const std::pair<const uint64_t, Export>& entry, std::vector<GoneExport>* gone) {
-  if (!entry.second.refused) gone->push_back({entry.first, entry.second.known_as});
+auto erase_gone(Exports& exports, std::map<uint64_t, Export>::iterator entry) {
+  if (!entry->second.refused) exports.gone.push_back({entry->first, entry->second.known_as});
+  return exports.known.erase(entry);
 }
 
 // A new allocation often follows the release of old ones, so this is the point to detect them. Each export
 // asks about some of the others in turn, and goes on while it finds memory that is gone, which often is that
 // of many exports: the time of an export does not grow with the number of those that exist.
-void find_gone(Exports& exports, std::vector<GoneExport>* gone) {
+void find_gone(Exports& exports) {
   constexpr size_t asked_about = 16;
   auto& known = exports.known;
   auto entry = known.lower_bound(exports.next);
@@ -205,11 +207,15 @@ void find_gone(Exports& exports, std::vector<GoneExport>* gone) {
       ++entry, ++here;
     } else {
       here = 0;
-      report_gone(*entry, gone);
-      entry = known.erase(entry);
+      entry = erase_gone(exports, entry);
     }
   }
   exports.next = entry == known.end() ? 0 : entry->first;
+}
+
+void take_gone(Exports& exports, std::vector<GoneExport>* gone) {
+  gone->insert(gone->end(), exports.gone.begin(), exports.gone.end());
+  exports.gone.clear();
 }
 
 Error export_once(const void* base, bool to_other_nodes, Export* made) {
@@ -229,7 +235,7 @@ Error export_once(const void* base, bool to_other_nodes, Export* made) {
 Error export_memory(const Allocation& allocation, const void* address, uint64_t bytes, RemoteMemory* remote,
                     std::vector<GoneExport>* gone, bool to_other_nodes) {
   uint64_t offset = reinterpret_cast<uintptr_t>(address) - allocation.base;
-  const bool may_work = allocation.exportable || to_other_nodes;
+  const bool may_work = to_other_nodes ? allocation.for_other_nodes : allocation.exportable;
   if (!may_work || offset + bytes > allocation.size) return Error::not_supported;
   std::lock_guard lock(mutex);
   Exports& exports = to_other_nodes ? exports_to_other_nodes : exports_to_node;
@@ -238,24 +244,29 @@ Error export_memory(const Allocation& allocation, const void* address, uint64_t 
   if (found == known.end() || found->second.id != allocation.id || found->second.size != allocation.size) {
     Export fresh{allocation.size, allocation.id, allocation.id, {}, SharedBy::handle, false};
     Error error = export_once(reinterpret_cast<const void*>(allocation.base), to_other_nodes, &fresh);
-    // Any other error may be transient.
-    fresh.refused = error == Error::not_supported || error == Error::invalid_value;
+    // Any other error may be transient. What other nodes cannot map is staged, as any other message to them.
+    fresh.refused = error == Error::not_supported || error == Error::invalid_value ||
+                    (to_other_nodes && error != Error::none);
     if (error != Error::none && !fresh.refused) return error;
     if (found != known.end() && is_same_memory(found->second, fresh)) {
       found->second.id = fresh.id;
     } else {
-      if (found != known.end()) {
-        report_gone(*found, gone);
-        known.erase(found);
-      }
-      find_gone(exports, gone);
+      if (found != known.end()) erase_gone(exports, found);
+      find_gone(exports_to_node);
+      find_gone(exports_to_other_nodes);
       found = known.emplace(allocation.base, fresh).first;
     }
   }
+  take_gone(exports, gone);
   if (found->second.refused) return Error::not_supported;
   *remote = {found->second.handle,   allocation.base, allocation.size,
              found->second.known_as, offset,          found->second.shared_by};
   return Error::none;
+}
+
+void take_gone_of_other_nodes(std::vector<GoneExport>* gone) {
+  std::lock_guard lock(mutex);
+  take_gone(exports_to_other_nodes, gone);
 }
 
 int export_file(const RemoteMemory& remote) {

@@ -48,12 +48,14 @@ struct RemoteMemory {
 // Fills `remote` for `bytes` bytes at `address` inside `allocation`, which classify() has just returned.
 // Fails if the bytes extend beyond the allocation. Appends to `gone` the base and id of exports whose memory
 // no longer exists. One call may not find all; repeated exports find the rest. Exports to the node and those
-// to other nodes know nothing of each other.
+// to other nodes have their own handles and importers, but each looks for memory of both that is gone.
 struct GoneExport {
   uint64_t base, id;
 };
 Error export_memory(const Allocation& allocation, const void* address, uint64_t bytes, RemoteMemory* remote,
                     std::vector<GoneExport>* gone, bool to_other_nodes = false);
+// Appends the exports to other nodes whose memory exports to the node have found gone.
+void take_gone_of_other_nodes(std::vector<GoneExport>* gone);
 // Returns a file descriptor for memory that is shared by file, to be sent to the importer; the caller
 // closes it. Returns -1 on failure.
 int export_file(const RemoteMemory& remote);

@@ -67,6 +67,7 @@ struct Allocation {
   // context_bit on tell the context: memory at the same place of another one is never the same.
   uint64_t id = 0;
   bool ordinary = false;  // device memory as allocate() makes it: not managed, stream-ordered or virtual
+  bool for_other_nodes = false;  // fabric_export() may succeed
 };
 
 struct DeviceInfo {

@@ -458,6 +458,7 @@ class Cuda : public OrderedRuntime<CudaAbi> {
     unsigned long long types = 0;
     api_.pointer_attribute(&types, CudaAbi::pointer_handle_types, to_driver(address));
     found->exportable = types & driver_flag::handle_file_descriptor;
+    found->for_other_nodes = types & CudaAbi::handle_for_other_nodes;
   }
 
   bool let_cpu_in(const Allocation& memory, const MemoryLocation& host) {

@@ -70,7 +70,9 @@ Allocation Block::describe(const void* address) const {
   if (origin != Origin::pieces) return {kind, exportable, device, base, size, id, ordinary};
   size_t piece = (reinterpret_cast<uintptr_t>(address) - base) / piece_bytes;
   size_t start = piece * piece_bytes;
-  return {kind, exportable, device, base + start, std::min(piece_bytes, size - start), id + piece};
+  const bool for_other_nodes = exportable && !options().sim_fabric.empty();
+  return {kind,       exportable, device,         base + start, std::min(piece_bytes, size - start),
+          id + piece, false,      for_other_nodes};
 }
 
 bool Memory::in_region(const void* address) const {

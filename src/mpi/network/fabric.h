@@ -7,7 +7,8 @@
 // the same domain claims them by a control message. The sender grants them, with the handle, and leaves its
 // buffer alone until the receiver answers that it has fetched the bytes, or needs the chunks. The sender may
 // withdraw what it has not granted, and send chunks (M5, M6): a receiver that has claimed the bytes finds the
-// first of them. The caller holds the engine's lock.
+// first of them. A sender that blocks sends chunks of what it has granted as well, and a receiver that finds
+// the first of them takes the chunks. The caller holds the engine's lock.
 
 #pragma once
 
@@ -32,12 +33,12 @@ class FabricOffer {
 
   const device::FabricDomain& domain() const { return domain_; }  // none if nothing is offered
   State state() const { return state_; }
-  // From here on the bytes are sent as chunks, unless they are granted.
+  // From here on the receiver gets no grant.
   void withdraw() {
     if (state_ == State::offered) state_ = State::none;
   }
   void take_answer(network::Control answer);
-  void note_receiver_failed() { state_ = State::none; }
+  void note_receiver_failed();
 
  private:
   int receiver_;
@@ -59,6 +60,8 @@ class FabricClaim {
 
   // none: the bytes have come this way; not_supported: they come as chunks; else not_ready.
   device::Error advance();
+  // Takes the claim back, unless the bytes are granted.
+  void withdraw();
   // Before this rank stops polling.
   void quiesce();
   void take_grant(const device::RemoteMemory& memory);
@@ -66,6 +69,7 @@ class FabricClaim {
  private:
   enum class State { none, claimed, copying, fetched };
   device::Error fail();
+  bool chunks_come() const;
   void answer(network::Control answer, State next);
 
   int sender_, device_;
@@ -82,6 +86,8 @@ namespace network {
 void take_fabric_control(int peer, const ControlContent& content);
 // Is an answer awaited?
 bool awaits_fabric_control();
+// Tells those that may have mapped memory which exports to the node have found gone.
+void look_for_freed_memory();
 void close_fabric();
 
 }  // namespace network

@@ -159,6 +159,10 @@ bool timed_out(Direction direction, int peer, Time waiting_since) {
   return std::chrono::steady_clock::now() - since > timeout();
 }
 
+std::chrono::microseconds staging_time(uint64_t bytes) {
+  return std::chrono::microseconds(bytes / staged_bytes_per_us);
+}
+
 Turn::Turn(Direction direction, int peer)
     : direction_(direction), peer_(peer), since_(std::chrono::steady_clock::now()) {
   turns[{direction, peer}].push_back(this);
@@ -303,7 +307,7 @@ bool may_pipeline(int receiver, uint64_t bytes) {
   if (permission == Permission::given) return true;
   ask(receiver);
   const bool waits = permission == Permission::asked;
-  const Time end = std::chrono::steady_clock::now() + std::chrono::microseconds(bytes / staged_bytes_per_us);
+  const Time end = std::chrono::steady_clock::now() + staging_time(bytes);
   for (Backoff backoff;;) {
     look_for_control();
     if (permission == Permission::given) return true;
@@ -332,10 +336,12 @@ static void test_control_messages() {
 static void advance_transfers() {
   if (comm != MPI_COMM_NULL && exists()) {
     test_control_messages();
-    if (rounds++ % rounds_between_looks == 0 || awaits_fabric_control())
+    const bool looks = rounds++ % rounds_between_looks == 0;
+    if (looks || awaits_fabric_control())
       look_for_control();
     else
       answer_askers();
+    if (looks && gives_answers) look_for_freed_memory();
   }
   size_t ended = std::erase_if(kept_pipelines, [](auto& stream) {
     stream->advance();

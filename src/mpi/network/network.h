@@ -112,6 +112,8 @@ void note_progress(Direction direction, int peer);
 // takes none.
 std::chrono::microseconds timeout();
 bool timed_out(Direction direction, int peer, Time waiting_since);
+// How long a message of this size takes about, if it is staged through host memory.
+std::chrono::microseconds staging_time(uint64_t bytes);
 
 // Pipelined transfers between two ranks take turns in the order of their start: many at once would share the
 // pinned memory, and each would be slow. A few run at the same time. A transfer does not wait for those

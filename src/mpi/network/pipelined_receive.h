@@ -34,6 +34,12 @@ class PipelinedReceive {
     unlimited_ = true;
   }
 
+  // The rest of its chunks fails. A copy from its memory ends by itself.
+  void note_sender_failed() {
+    claim_.withdraw();
+    unlimited_ = true;
+  }
+
   Traffic path() const { return path_; }
   uint64_t bytes() const { return rts_.bytes; }
   bool truncated() const { return rts_.bytes > capacity_; }

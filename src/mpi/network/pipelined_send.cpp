@@ -39,11 +39,14 @@ PipelinedSend::~PipelinedSend() {
 void PipelinedSend::advance() {
   switch (offer_ ? offer_->state() : Offered::none) {
     case Offered::offered:
+      return;
     case Offered::granted:
-      return;
+      if (!stages_what_is_granted()) return;
+      break;
     case Offered::fetched:
-      started_ = posted_ = sent_ = total_;
-      return;
+      total_ = started_;
+      if (turn_) turn_->end();
+      break;
     case Offered::none:
       break;
   }
@@ -122,11 +125,17 @@ void PipelinedSend::note_receiver_failed() {
   if (offer_) offer_->note_receiver_failed();
 }
 
-// The receiver may compute. Whenever it goes on, it needs this rank only if it cannot map the memory.
+// The receiver may compute, or be unable to map the memory and wait for chunks: then this rank may block only
+// when the host MPI has them. Both ranks only read the buffer.
+bool PipelinedSend::stages_what_is_granted() const {
+  constexpr std::chrono::milliseconds for_an_answer{10};
+  return flushes_ && std::chrono::steady_clock::now() - flushes_since_ >
+                         for_an_answer + network::staging_time(rts_.bytes);
+}
+
 bool PipelinedSend::flushed() const {
-  constexpr std::chrono::seconds longest_wait{1};
-  if (is_granted()) return std::chrono::steady_clock::now() - flushes_since_ > longest_wait;
-  return !(flushes_ && shortage_.exists() && !failed_ && !read_out());
+  if (is_granted()) return posted_ == total_;
+  return !(flushes_ && shortage_.exists() && !failed_ && posted_ < total_);
 }
 
 void PipelinedSend::flush_to_host() {

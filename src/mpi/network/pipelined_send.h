@@ -42,27 +42,27 @@ class PipelinedSend {
   // Copies the rest to host memory and posts it, so that the host MPI alone can move it.
   void flush_to_host();
 
-  // Has flush_to_host() done its work? Not if there is no host memory for the rest now, nor for some time
-  // while the receiver may still say that it cannot copy the bytes.
+  // Has flush_to_host() done its work? Not if there is no host memory for the rest now, nor, for a short
+  // time, while the receiver may be about to copy the bytes.
   bool flushed() const;
   void note_receiver_failed();
 
-  // All bytes have left the user's buffer.
-  bool read_out() const { return posted_ == total_; }
+  // Nobody reads the user's buffer any more.
+  bool read_out() const { return posted_ == total_ && !is_granted(); }
   // A receive has begun to take the message.
-  bool taken() const { return sent_ > 0; }
-  // The receiver has all chunks.
-  bool finished() const { return sent_ == total_; }
+  bool taken() const { return sent_ > 0 || is_fetched(); }
+  // The receiver has all chunks. Those of what it has fetched it discards in MPI_Finalize.
+  bool finished() const { return sent_ == total_ && !is_granted(); }
   // The transfer has failed; the receiver sees it from an empty chunk.
   bool failed() const { return failed_; }
   // Valid when it is finished.
-  Traffic path() const {
-    return offer_ && offer_->state() == Offered::fetched ? Traffic::peer_between_nodes : Traffic::network;
-  }
+  Traffic path() const { return is_fetched() ? Traffic::peer_between_nodes : Traffic::network; }
 
  private:
   using Offered = FabricOffer::State;
   bool is_granted() const { return offer_ && offer_->state() == Offered::granted; }
+  bool is_fetched() const { return offer_ && offer_->state() == Offered::fetched; }
+  bool stages_what_is_granted() const;
   bool start_next();
   bool post_next();
   bool first_is_sent();
@@ -73,12 +73,13 @@ class PipelinedSend {
   std::optional<FabricOffer> offer_;
   std::optional<network::Turn> turn_;  // from the first advance() on that may start a chunk
   packing::View from_;
-  uint64_t total_;  // in chunks; the counts below only grow, and each is at most the one before it
+  uint64_t total_;  // in chunks, without those that are no longer needed; the counts below only grow, and
+                    // each is at most the one before it
   uint64_t started_ = 0, posted_ = 0, sent_ = 0;
   std::deque<network::Chunk> chunks_;  // from sent_ to started_
   bool unlimited_ = false;             // no limit on chunks in flight
   bool flushes_ = false;               // flush_to_host() was called,
-  network::Time flushes_since_{};
+  network::Time flushes_since_{};      // first
   bool failed_ = false;
   Shortage shortage_;
 };

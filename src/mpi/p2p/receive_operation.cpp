@@ -434,7 +434,7 @@ void Receive::end_if_failed(Failures& failures) {
   if (failure == MPI_SUCCESS) return;
   const bool sender_lives = !failures.has_failed(comm_, peer);
   auto* const pipeline = std::get_if<PipelinedReceive>(&transfer_);
-  if (pipeline && !sender_lives) pipeline->quiesce();  // its chunks, which do not come either, fail
+  if (pipeline && !sender_lives) pipeline->note_sender_failed();
   auto* const get = std::get_if<p2p::RendezvousGet>(&transfer_);
   if ((pipeline && awaits_news_since_ != never) || (get && get->abandon(sender_lives))) return fail(failure);
   if (!is_matching() || host_is_done()) return;

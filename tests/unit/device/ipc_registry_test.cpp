@@ -147,5 +147,52 @@ TEST_F(IpcRegistry, freed_memory_is_reported_at_once_or_by_one_of_the_next_expor
   EXPECT_EQ(gpu.free(last), Error::none);
 }
 
+// FAIRLEAD_SIM_FABRIC is set: virtual memory has handles for other nodes.
+class ToOtherNodes : public IpcRegistry {
+ protected:
+  char* virtual_memory() {
+    void* memory = nullptr;
+    EXPECT_EQ(gpu.allocate_virtual(0, 1 << 16, &memory), Error::none);
+    return static_cast<char*>(memory);
+  }
+  Error export_of(char* memory, bool to_other_nodes) {
+    return export_memory(query(memory), memory, 1, &remote_, &gone_, to_other_nodes);
+  }
+  RemoteMemory remote_;
+  std::vector<GoneExport> gone_;
+};
+
+TEST_F(ToOtherNodes, only_what_was_made_for_them_is_exported) {
+  char* const plain = device_memory(1 << 16);
+  char* const pieces = virtual_memory();
+  EXPECT_FALSE(query(plain).for_other_nodes);
+  EXPECT_TRUE(query(pieces).for_other_nodes);
+  Allocation without = query(pieces);
+  without.for_other_nodes = false;
+  EXPECT_EQ(export_memory(without, pieces, 1, &remote_, &gone_, true), Error::not_supported);
+  EXPECT_EQ(export_of(plain, true), Error::not_supported);
+  EXPECT_EQ(export_of(pieces, true), Error::none);
+  EXPECT_EQ(gpu.free(plain), Error::none);
+  EXPECT_EQ(gpu.free(pieces), Error::none);
+}
+
+TEST_F(ToOtherNodes, each_export_looks_for_gone_memory_of_both_kinds) {
+  char* const pieces = virtual_memory();
+  ASSERT_EQ(export_of(pieces, true), Error::none);
+  const uint64_t id = remote_.id;
+  gone_.clear();
+  EXPECT_EQ(gpu.free(pieces), Error::none);
+  char* const plain = device_memory(1 << 20);
+  ASSERT_EQ(export_of(plain, false), Error::none);
+  for (const GoneExport& other : gone_) EXPECT_NE(other.id, id);
+  gone_.clear();
+  take_gone_of_other_nodes(&gone_);
+  ASSERT_EQ(gone_.size(), 1u);
+  EXPECT_EQ(gone_[0].id, id);
+  take_gone_of_other_nodes(&gone_);
+  EXPECT_EQ(gone_.size(), 1u);
+  EXPECT_EQ(gpu.free(plain), Error::none);
+}
+
 }  // namespace
 }  // namespace fairlead::device
