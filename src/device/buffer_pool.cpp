@@ -59,7 +59,8 @@ void* Pool::open(int device) {
   context = Context(device);
   Error error = Error::out_of_memory;
   // On a GPU that is nearly full, less is better than nothing.
-  for (size_t room = options().pools("device"); error != Error::none; room = room > least_room ? room / 2 : 0) {
+  for (size_t room = options().pools("device"); error != Error::none;
+       room = room > least_room ? room / 2 : 0) {
     bytes = pool_probe_bytes + room;
     error = calls->allocate_for_peers(device, bytes, &address);
     for_peers = error == Error::none;
