@@ -93,8 +93,11 @@ constexpr struct {
                {bulk_reduction_from_shared, "fairlead_bulk_reduction_from_shared"}};
 
 bool patch(const void* module) {
+  // GPUs that have no instructions of the other kinds need no patch for them.
   for (const auto& [instruction, name] : patches)
-    if (!worked(api.patch_instructions(instruction, module, name), name)) return false;
+    if (const int error = api.patch_instructions(instruction, module, name);
+        error != 0 && instruction == global_access)
+      return worked(error, "patch accesses");
   return worked(api.patch_module(module), "patch a module");
 }
 
@@ -128,8 +131,9 @@ size_t words_of(const Watched& bytes) {
 // In the order of the stream.
 bool make_record(const OfStream& to, const WatchedBytes& watched, Context* context) {
   if (context->record) (void)api.release(to.context, context->record);
-  *context = Context();
-  context->has_patches = true;
+  context->record = context->bits = nullptr;
+  context->watched = nullptr;
+  context->clear = false;
   std::vector<RecordedWindow> windows;
   size_t words = 0;
   for (const Watched& bytes : *watched) {

@@ -104,8 +104,9 @@ void free_in_stream(const Call& call) {
   freed(call.as<Free>().address, 1);
 }
 // It waits for the device of the memory, which need not be the current one.
-void free_memory(const Call&) {
+void free_memory(const Call& call) {
   host_waited_for_context(nullptr);
+  free_in_stream(call);
 }
 void reset_device(const Call&) {
   devices_reset();
@@ -213,31 +214,38 @@ void* open(const std::vector<const char*>& names, const std::vector<const char*>
 }
 
 // Both libraries have these functions by other names. Not every driver has every function.
-bool subscribe(void* library, const char* subscribe_name, const char* enable_name) {
+bool subscribe(void* library, const char* subscribe_name, const char* enable_name,
+               const char* unsubscribe_name) {
   int (*subscribe)(void**, void (*)(void*, int, unsigned, const void*), void*);
   int (*enable)(uint32_t, void*, int, unsigned);
+  int (*unsubscribe)(void*);
   void* subscriber = nullptr;
   if (!find(library, subscribe_name, &subscribe) || !find(library, enable_name, &enable) ||
-      subscribe(&subscriber, called_back, nullptr) != 0)
+      !find(library, unsubscribe_name, &unsubscribe) || subscribe(&subscriber, called_back, nullptr) != 0)
     return false;
   for (const Row& row : rows)
     for (unsigned number : {row.number, row.per_thread})
       if (number) (void)enable(1, subscriber, domain_driver, number);
+  // Kernels must not be patched where nobody says which record is theirs.
   for (const AccessCallback& other : access_callbacks)
-    if (records_accesses) (void)enable(1, subscriber, other.domain, other.number);
+    if (records_accesses && enable(1, subscriber, other.domain, other.number) != 0) {
+      (void)unsubscribe(subscriber);
+      return false;
+    }
   return true;
 }
 
 // The library sees only modules that are loaded later, and a program may choose its GPU before MPI_Init.
-constinit const char* why_not = "no libsanitizer-public.so is found (set CUDA_HOME)";
+constinit const char* why_not = "FAIRLEAD_CHECK did not say so when the program started";
 __attribute__((constructor)) void record_accesses() {
   const char* wanted = environment_variable("FAIRLEAD_CHECK");
   if (!wanted || !strcasestr(wanted, "accesses") || !find_driver()) return;
+  why_not = "no libsanitizer-public.so is found (set CUDA_HOME)";
   void* library = open({"libsanitizer-public.so"}, {"/compute-sanitizer/", "/extras/Sanitizer/"});
   if (!library || !can_record_accesses(library, &why_not)) return;
   records_accesses = true;
-  if (!subscribe(library, "sanitizerSubscribe", "sanitizerEnableCallback")) {
-    why_not = "another tool uses libsanitizer-public.so, or the driver is older than it";
+  if (!subscribe(library, "sanitizerSubscribe", "sanitizerEnableCallback", "sanitizerUnsubscribe")) {
+    why_not = "another tool uses libsanitizer-public.so, or the driver does not suit it";
     records_accesses = false;
     return;
   }
@@ -259,7 +267,7 @@ bool watch_driver() {
              "FAIRLEAD_CHECK=accesses judges kernels by their parameters, as streams does: %s", why_not);
   void* library =
       open({"libcupti.so.13", "libcupti.so.12", "libcupti.so"}, {"/lib64/", "/extras/CUPTI/lib64/"});
-  if (library && subscribe(library, "cuptiSubscribe", "cuptiEnableCallback")) return true;
+  if (library && subscribe(library, "cuptiSubscribe", "cuptiEnableCallback", "cuptiUnsubscribe")) return true;
   log_line(
       LogLevel::info,
       "FAIRLEAD_CHECK=streams asks only whether a device works: CUPTI of the CUDA toolkit cannot be used "

@@ -256,7 +256,8 @@ Conflict conflict_with(const ProgramStream& stream, const Buffer& buffer) {
       return (!is_same || pending.count >= worst->count) && may_tell_host(*pending.work);
     });
   });
-  if (told && !is_busy(stream)) return {};
+  // A kernel whose accesses were recorded has been waited for, so its stream says nothing.
+  if (told && !worst->work->watched && !is_busy(stream)) return {};
   if (told) conflict.verdict = Verdict::possible;
   conflict.work = worst->work->name;
   conflict.stream = name_of(stream);
@@ -416,9 +417,13 @@ void freed(const void* address, size_t bytes) {
     };
     for (auto& [number, stream] : all.streams)
       for (Pending& pending : stream.pending) {
+        if (std::ranges::none_of(pending.work->touched, ended) &&
+            std::ranges::none_of(pending.work->accessed, accessed_one))
+          continue;
         Work rest = *pending.work;
-        if (std::erase_if(rest.touched, ended) + std::erase_if(rest.accessed, accessed_one) > 0)
-          pending.work = std::make_shared<const Work>(std::move(rest));
+        std::erase_if(rest.touched, ended);
+        std::erase_if(rest.accessed, accessed_one);
+        pending.work = std::make_shared<const Work>(std::move(rest));
       }
   });
 }
@@ -487,6 +492,7 @@ void devices_reset() {
     all.events.clear();
     all.host.clear();
     all.captures.clear();
+    all.watched = nullptr;
   });
 }
 
