@@ -6,7 +6,6 @@
 #include <span>
 
 #include "base/log.h"
-#include "base/options.h"
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "transport/peer.h"
@@ -126,13 +125,11 @@ bool GpuCollective::reach(int member, const RemoteMemory& remote, void* own, Rea
     *reached = {static_cast<char*>(own), UINT64_MAX};
     return true;
   }
-  int owner_device = node::read_once(slot_.record(member, number_).device), device = work_.device;
+  const int owner_device = node::read_once(slot_.record(member, number_).device);
   mapped_.emplace_back();
-  if (transport::reach(node_, rank, owner_device, &device, node::read_once(remote), &mapped_.back()) !=
-      node::Reason::none)
+  if (!transport::reach_from(node_, rank, owner_device, work_.device, node::read_once(remote),
+                             &mapped_.back()))
     return false;
-  // Kernels run on work_.device only.
-  if (device != work_.device) return false;
   *reached = {static_cast<char*>(mapped_.back().address()), mapped_.back().bytes()};
   return true;
 }

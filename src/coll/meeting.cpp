@@ -102,10 +102,9 @@ void MeetingPlace::map_others(uint64_t number) {
     scratches_.push_back(scratch_);
     if (members_[member] == node_.rank()) continue;
     const MemberArea& its = slot_.area(static_cast<int>(member));
-    int device = device_;
-    if (transport::reach(node_, members_[member], node::read_once(its.scratch_device), &device,
-                         node::read_once(its.scratch), &mapped_[member]) != node::Reason::none ||
-        device != device_ || mapped_[member].bytes() < scratch_bytes_)
+    if (!transport::reach_from(node_, members_[member], node::read_once(its.scratch_device), device_,
+                               node::read_once(its.scratch), &mapped_[member]) ||
+        mapped_[member].bytes() < scratch_bytes_)
       return never();
     scratches_.back() = static_cast<char*>(mapped_[member].address());
   }

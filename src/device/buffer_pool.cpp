@@ -26,7 +26,7 @@ constexpr size_t least_room = 4 << 20;
 struct Pool {
   char* slab = nullptr;
   size_t bytes = 0;
-  bool refused = false;  // the driver refused the one request made
+  bool refused = false;  // the driver refused even the first bytes
   bool for_peers = true;
   Context context;
   // Maps from offset to size.

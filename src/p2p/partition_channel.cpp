@@ -145,9 +145,8 @@ std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receive
       !is_sound(memory, whole, 0, whole.piece))
     return nullptr;
   auto made = std::unique_ptr<PartitionLink>(new PartitionLink);
-  int copying = device;
-  if (transport::reach(node, receiver, owner_device, &copying, memory, &made->mapped_) != Reason::none ||
-      copying != device || !transport::copies_may_write(node, receiver, owner_device, device) ||
+  if (!transport::reach_from(node, receiver, owner_device, device, memory, &made->mapped_) ||
+      !transport::copies_may_write(node, receiver, owner_device, device) ||
       (shape.partition_bytes <= transport::longest_in_turns &&
        node.decision(receiver, owner_device, node.rank()).in_turns))
     return nullptr;

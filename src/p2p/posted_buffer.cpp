@@ -24,7 +24,6 @@ namespace {
 
 using device::Error;
 using node::posted_per_rank;
-using node::Reason;
 
 constexpr int few = 4;
 constexpr uint64_t claimed = 1;
@@ -183,11 +182,9 @@ std::unique_ptr<RendezvousPut> RendezvousPut::start(node::Node& node, int receiv
     if (posted.bytes < bytes || posted.turn > last_turn || !is_sound(posted.memory, shape, 0, bytes))
       return false;
     uint32_t* const words = words_of(node, receiver);
-    int copying = device;
     if (!words || !device::register_memory(words, words_bytes()) ||
-        transport::reach(node, receiver, posted.device, &copying, posted.memory, &put->mapped_) !=
-            Reason::none ||
-        copying != device || !transport::copies_may_write(node, receiver, posted.device, device))
+        !transport::reach_from(node, receiver, posted.device, device, posted.memory, &put->mapped_) ||
+        !transport::copies_may_write(node, receiver, posted.device, device))
       return false;
     put->word_ = words + index;
     has_failed = put->copy_.start_and_tell(device, put->mapped_.address(), from, bytes, put->word_,

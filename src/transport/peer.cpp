@@ -271,4 +271,10 @@ Reason reach(Node& node, int owner, int owner_device, int* device, const RemoteM
   return reason;
 }
 
+bool reach_from(Node& node, int owner, int owner_device, int device, const RemoteMemory& remote,
+                device::MappedMemory* mapped) {
+  int mapping = device;
+  return reach(node, owner, owner_device, &mapping, remote, mapped) == Reason::none && mapping == device;
+}
+
 }  // namespace fairlead::transport

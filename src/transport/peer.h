@@ -60,6 +60,9 @@ Reason decide_pair(Node& node, int owner, int owner_device, int device);
 // only another one can map it. Reason::none on success.
 Reason reach(Node& node, int owner, int owner_device, int* device, const RemoteMemory& remote,
              device::MappedMemory* mapped);
+// The same where only `device` will do, as kernels run there.
+bool reach_from(Node& node, int owner, int owner_device, int device, const RemoteMemory& remote,
+                device::MappedMemory* mapped);
 // May copies of device memory that `device` makes write to memory of `owner_device` of node rank `owner`?
 // reach() has mapped such memory. Tries it once and stores the answer.
 bool copies_may_write(Node& node, int owner, int owner_device, int device);

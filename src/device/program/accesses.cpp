@@ -2,8 +2,6 @@
 
 #include "device/program/accesses.h"
 
-#include <dlfcn.h>
-
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -16,6 +14,7 @@
 #include "base/log.h"
 #include "device/program/accesses_patch.h"
 #include "device/program/accesses_record.h"
+#include "device/program/calls.h"
 #include "device/program/not_the_program.h"
 #include "device/program/sanitizer_abi.h"
 
@@ -244,12 +243,6 @@ bool read_record(Context* context, const void* stream, std::vector<Touched>* acc
   return true;
 }
 
-template <class Function>
-bool has(void* opened, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(opened, name));
-  return *function != nullptr;
-}
-
 }  // namespace
 
 const AccessCallback access_callbacks[6] = {
@@ -263,13 +256,15 @@ const AccessCallback access_callbacks[6] = {
 
 bool can_record_accesses(void* opened, const char** why_not) {
   *why_not = "libsanitizer-public.so is of another version";
-  if (!has(opened, "sanitizerAddPatches", &api.add_patches) ||
-      !has(opened, "sanitizerPatchInstructions", &api.patch_instructions) ||
-      !has(opened, "sanitizerPatchModule", &api.patch_module) ||
-      !has(opened, "sanitizerSetLaunchCallbackData", &api.set_launch_data) ||
-      !has(opened, "sanitizerAlloc", &api.allocate) || !has(opened, "sanitizerFree", &api.release) ||
-      !has(opened, "sanitizerMemcpyHostToDeviceAsync", &api.to_device) ||
-      !has(opened, "sanitizerMemcpyDeviceToHost", &api.to_host) || !has(opened, "sanitizerMemset", &api.fill))
+  if (!find_function(opened, "sanitizerAddPatches", &api.add_patches) ||
+      !find_function(opened, "sanitizerPatchInstructions", &api.patch_instructions) ||
+      !find_function(opened, "sanitizerPatchModule", &api.patch_module) ||
+      !find_function(opened, "sanitizerSetLaunchCallbackData", &api.set_launch_data) ||
+      !find_function(opened, "sanitizerAlloc", &api.allocate) ||
+      !find_function(opened, "sanitizerFree", &api.release) ||
+      !find_function(opened, "sanitizerMemcpyHostToDeviceAsync", &api.to_device) ||
+      !find_function(opened, "sanitizerMemcpyDeviceToHost", &api.to_host) ||
+      !find_function(opened, "sanitizerMemset", &api.fill))
     return false;
   *why_not = "Fairlead was built without clang or NVIDIA's ptxas";
   return !patch_images().empty();

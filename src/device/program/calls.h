@@ -5,6 +5,8 @@
 
 #pragma once
 
+#include <dlfcn.h>
+
 #include <cstddef>
 #include <vector>
 
@@ -60,5 +62,12 @@ std::string kernel_name(const char* symbol);
 
 // What the parameters of a kernel may access, by its mangled name: "_Z6smoothPdPKdi" reads behind its second.
 std::vector<Access> accesses_of(const char* symbol);
+
+// False: the library has no such function.
+template <class Function>
+bool find_function(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+  return *function != nullptr;
+}
 
 }  // namespace fairlead::device::program

@@ -187,16 +187,10 @@ void called_back(void*, int domain, unsigned number, const void* data) {
   }
 }
 
-template <class Function>
-bool find(void* library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library, name));
-  return *function != nullptr;
-}
-
 bool find_driver() {
   void* const cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!cuda || !find(cuda, "cuFuncGetParamInfo", &driver.parameter_of_function)) return false;
-  (void)find(cuda, "cuKernelGetParamInfo", &driver.parameter_of_kernel);
+  if (!cuda || !find_function(cuda, "cuFuncGetParamInfo", &driver.parameter_of_function)) return false;
+  (void)find_function(cuda, "cuKernelGetParamInfo", &driver.parameter_of_kernel);
   return true;
 }
 
@@ -220,8 +214,9 @@ bool subscribe(void* library, const char* subscribe_name, const char* enable_nam
   int (*enable)(uint32_t, void*, int, unsigned);
   int (*unsubscribe)(void*);
   void* subscriber = nullptr;
-  if (!find(library, subscribe_name, &subscribe) || !find(library, enable_name, &enable) ||
-      !find(library, unsubscribe_name, &unsubscribe) || subscribe(&subscriber, called_back, nullptr) != 0)
+  if (!find_function(library, subscribe_name, &subscribe) || !find_function(library, enable_name, &enable) ||
+      !find_function(library, unsubscribe_name, &unsubscribe) ||
+      subscribe(&subscriber, called_back, nullptr) != 0)
     return false;
   for (const Row& row : rows)
     for (unsigned number : {row.number, row.per_thread})

@@ -432,10 +432,8 @@ const char* StreamCollective::join(const std::vector<Offer>& offers) {
     scratches_[rank] = scratch_;
     if (static_cast<int>(rank) == me_) continue;
     std::lock_guard lock(engine().mutex());
-    int device = device_;
-    if (transport::reach(*node, node_ranks_[rank], offers[rank].device, &device, offers[rank].scratch,
-                         &mapped_[rank]) != node::Reason::none ||
-        device != device_)
+    if (!transport::reach_from(*node, node_ranks_[rank], offers[rank].device, device_, offers[rank].scratch,
+                               &mapped_[rank]))
       return "a GPU cannot access the memory of another one";
     if (!device::runtime()->has_peer_atomics(device_, offers[rank].info))
       return "two GPUs have no atomic operations on each other's memory, or do not see each other";
