@@ -163,8 +163,8 @@ class Memory {
 
  private:
   void release();
-  bool equals(const std::vector<unsigned char>& wanted, size_t written, size_t undefined_from,
-              std::string* why) const;
+  template <typename Want>
+  bool equals(const Want& want, size_t written, size_t undefined_from, std::string* why) const;
 
   Place place_ = Place::host;
   void* base_ = nullptr;

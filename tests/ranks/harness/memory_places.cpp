@@ -18,7 +18,11 @@ namespace ranks {
 namespace {
 
 constexpr size_t guard_bytes = 64;
+constexpr size_t block_bytes = 64 << 10;
 constexpr int copy_attempts = 4;  // the simulated GPU can be told to fail copies, ours as well
+
+// Memory is filled and compared through these, for tests that take memory away (TEST_LACKS=space).
+thread_local struct { unsigned char wanted[block_bytes], found[block_bytes]; } block;
 
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
@@ -196,15 +200,19 @@ void Memory::release() {
 }
 
 Memory& Memory::clear() {
-  const std::vector<unsigned char> guards(offset_ + bytes_ + guard_bytes, guard_byte);
-  copy(base_, guards.data(), guards.size());
+  memset(block.wanted, guard_byte, sizeof(block.wanted));
+  const size_t all = offset_ + bytes_ + guard_bytes;
+  for (size_t at = 0; at < all; at += block_bytes)
+    copy(static_cast<char*>(base_) + at, block.wanted, std::min(block_bytes, all - at));
   return *this;
 }
 
 Memory& Memory::fill(uint64_t key) {
-  std::vector<char> content(bytes_);
-  write_pattern(key, content.data(), bytes_);
-  write(content.data(), bytes_);
+  for (size_t at = 0; at < bytes_; at += block_bytes) {
+    const size_t count = std::min(block_bytes, bytes_ - at);
+    write_pattern(key + at, block.wanted, count);
+    write(block.wanted, count, at);
+  }
   return *this;
 }
 
@@ -217,35 +225,41 @@ void Memory::read(void* to, size_t bytes, size_t offset) const {
 }
 
 bool Memory::holds(uint64_t key, size_t bytes, std::string* why) const {
-  std::vector<unsigned char> wanted(offset_ + bytes_ + guard_bytes, guard_byte);
-  write_pattern(key, wanted.data() + offset_, bytes);
-  return equals(wanted, bytes, bytes_, why);
+  const auto pattern = [&](size_t at, size_t count) { write_pattern(key + at, block.wanted, count); };
+  return equals(pattern, bytes, bytes_, why);
 }
 
 bool Memory::holds(const std::vector<char>& content, std::string* why, size_t undefined_from) const {
-  std::vector<unsigned char> wanted(offset_ + bytes_ + guard_bytes, guard_byte);
-  std::copy(content.begin(), content.end(), wanted.begin() + static_cast<std::ptrdiff_t>(offset_));
-  return equals(wanted, content.size(), undefined_from, why);
+  const auto part = [&](size_t at, size_t count) { memcpy(block.wanted, content.data() + at, count); };
+  return equals(part, content.size(), undefined_from, why);
 }
 
-// The memory with all its guard bytes, of which `written` bytes are a message's.
-bool Memory::equals(const std::vector<unsigned char>& wanted, size_t written, size_t undefined_from,
-                    std::string* why) const {
-  std::vector<unsigned char> found(wanted.size());
-  copy(found.data(), base_, found.size());
-  if (undefined_from < bytes_)
-    std::copy_n(wanted.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from),
-                bytes_ - undefined_from,
-                found.begin() + static_cast<std::ptrdiff_t>(offset_ + undefined_from));
-  if (memcmp(found.data(), wanted.data(), found.size()) == 0) return true;
-  const auto [bad, good] = std::mismatch(found.begin(), found.end(), wanted.begin());
-  const long position = static_cast<long>(bad - found.begin()) - static_cast<long>(offset_);
-  const bool inside = position >= 0 && position < static_cast<long>(written);
-  char text[200];
-  snprintf(text, sizeof(text), "byte %ld is %02x, not %02x: %s a message of %zu bytes in %s memory", position,
-           *bad, *good, inside ? "wrong in" : "changed beyond", written, to_string(place_));
-  *why = text;
-  return false;
+// The memory with all its guard bytes, of which `written` bytes are a message's: of those, want(at, count)
+// puts what is wanted into the block.
+template <typename Want>
+bool Memory::equals(const Want& want, size_t written, size_t undefined_from, std::string* why) const {
+  const size_t all = offset_ + bytes_ + guard_bytes, end = offset_ + written;
+  for (size_t at = 0, count; at < all; at += count) {
+    const bool inside = at >= offset_ && at < end;
+    count = std::min(block_bytes, (at < offset_ ? offset_ : inside ? end : all) - at);
+    if (inside)
+      want(at - offset_, count);
+    else
+      memset(block.wanted, guard_byte, count);
+    copy(block.found, static_cast<const char*>(base_) + at, count);
+    const size_t from = std::max(at, offset_ + std::min(undefined_from, bytes_));
+    const size_t to = std::min(at + count, offset_ + bytes_);
+    if (from < to) memcpy(block.found + (from - at), block.wanted + (from - at), to - from);
+    if (memcmp(block.found, block.wanted, count) == 0) continue;
+    const auto [bad, good] = std::mismatch(block.found, block.found + count, block.wanted);
+    char text[200];
+    snprintf(text, sizeof(text), "byte %ld is %02x, not %02x: %s a message of %zu bytes in %s memory",
+             static_cast<long>(at) + (bad - block.found) - static_cast<long>(offset_), *bad, *good,
+             inside ? "wrong in" : "changed beyond", written, to_string(place_));
+    *why = text;
+    return false;
+  }
+  return true;
 }
 
 KernelInFlight::KernelInFlight(unsigned blocks, unsigned threads)
