@@ -135,6 +135,10 @@ bool reductions_run_on(int device, ReduceOp op, Element element) {
   return device >= 0 && reduce_available(device, op, element) && context_of(device).created == Attempt::made;
 }
 
+bool kernels_run_on(int device) {
+  return device >= 0 && context_of(device).created == Attempt::made;
+}
+
 uint64_t* take_word_of_kernels(int device) {
   KernelContext& context = context_of(device);
   std::lock_guard lock(mutex);
@@ -212,6 +216,10 @@ Attempt KernelRun::move(int device, const LaidOutBuffer& to, uint64_t to_at, con
   return start(device, [&](device::Stream stream, const Signal& signal) {
     return launch_move(device, stream, to, to_at, from, from_at, bytes, context_->move_blocks, signal);
   });
+}
+
+Attempt KernelRun::launch(int device, const std::function<Error(device::Stream, const Signal&)>& launch) {
+  return start(device, launch);
 }
 
 Error KernelRun::poll() {

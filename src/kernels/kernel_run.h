@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "base/attempt.h"
@@ -24,6 +25,8 @@ bool moves_run_on(int device);
 bool swaps_run_on(int device);
 bool meetings_run_on(int device);
 bool reductions_run_on(int device, ReduceOp op, Element element);
+// Does it have what all kernels need besides their code?
+bool kernels_run_on(int device);
 
 struct KernelContext;
 struct Meet;  // meet.h
@@ -65,6 +68,8 @@ class KernelRun {
   Attempt meet(int device, const Meet& call, bool first);
   Attempt move(int device, const LaidOutBuffer& to, uint64_t to_at, const LaidOutBuffer& from,
                uint64_t from_at, uint64_t bytes);
+  // A kernel that the function launches in the stream, with this signal.
+  Attempt launch(int device, const std::function<device::Error(device::Stream, const Signal&)>& launch);
   // none: over, or never started.
   device::Error poll();
 

@@ -10,7 +10,11 @@
 #include "base/memory/page_size.h"
 #include "base/mix.h"
 #include "base/options.h"
+#include "device/buffer_pool.h"
+#include "device/classify.h"
+#include "device/copies/copy.h"
 #include "device/registered_memory.h"
+#include "kernels/handover/handover_run.h"
 #include "p2p/rts_check.h"
 #include "p2p/shared_area.h"
 #include "transport/peer.h"
@@ -41,26 +45,53 @@ Table* table_of(node::Node& node, int rank) {
   return area && device::register_memory(area, table_bytes()) ? reinterpret_cast<Table*>(area) : nullptr;
 }
 
-// This rank's channels. A stream may use the words of one whose offer is gone.
+// This rank's channels. A stream may use the words and the area of one whose offer is gone.
 struct Own {
   bool taken = false;
   std::function<bool()> ended;  // empty: the offer exists
+  void* area = nullptr;
 };
 auto& own = *new std::array<Own, channels_per_rank>;
-auto& own_mutex = *new std::mutex;  // requests are freed without the engine's lock
+// Mappings of areas and buffers of others that a stream of this rank may use.
+struct Left {
+  std::function<bool()> ended;
+  device::MappedMemory mapped[2];
+};
+auto& left = *new std::vector<Left>;
+auto& own_mutex = *new std::mutex;  // of both: requests are freed without the engine's lock
 
-int take_index() {
+// Not one of which the sender has still to see that its last message was sent.
+int take_index(Table& table) {
   std::lock_guard lock(own_mutex);
-  for (Own& one : own)
-    if (one.ended && one.ended()) one = {};
-  const auto found = std::ranges::find(own, false, &Own::taken);
-  if (found == own.end()) return -1;
-  found->taken = true;
-  return static_cast<int>(found - own.begin());
+  for (Own& one : own) {
+    if (!one.ended || !one.ended()) continue;
+    if (one.area) device::pool_free(one.area);
+    one = {};
+  }
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (own[i].taken || std::atomic_ref(table.channels[i].sent).load(std::memory_order_acquire)) continue;
+    own[i].taken = true;
+    return static_cast<int>(i);
+  }
+  return -1;
 }
 
 uint64_t all_bytes(const PartitionShape& shape) {
   return shape.partition_bytes * static_cast<uint64_t>(shape.partitions);
+}
+
+// A channel of a table, as kernels address it; null: they cannot.
+PartitionChannel* for_kernels(void* table, PartitionChannel& channel, int device) {
+  auto* const there = static_cast<char*>(device::registered_for_kernels(device, table));
+  const auto offset = reinterpret_cast<char*>(&channel) - static_cast<char*>(table);
+  return there ? reinterpret_cast<PartitionChannel*>(there + offset) : nullptr;
+}
+
+// Longer messages are the work of copy engines: their area would take more of the buffer pool than they gain.
+constexpr uint64_t handed_over_at_most = 4 << 20;
+
+kernels::HandOverShape of_kernels(const PartitionShape& shape) {
+  return {shape.partition_bytes, static_cast<unsigned>(shape.partitions)};
 }
 
 }  // namespace
@@ -89,7 +120,7 @@ std::unique_ptr<PartitionOffer> PartitionOffer::post(node::Node& node, int sende
   Table* const table = table_of(node, node.rank());
   // The sender may be the first to look whether it can reach this device.
   if (!table || !transport::export_probe(node, allocation.device)) return nullptr;
-  const int index = take_index();
+  const int index = take_index(*table);
   if (index < 0) return nullptr;
   PartitionChannel& channel = table->channels[index];
   std::atomic<uint64_t>& name = table->names[index];
@@ -101,29 +132,75 @@ std::unique_ptr<PartitionOffer> PartitionOffer::post(node::Node& node, int sende
   channel.device = allocation.device;
   channel.open = 0;
   std::ranges::fill(channel.arrived, 0);
-  channel.rounds.store(rounds << 1, std::memory_order_relaxed);
+  made->buffer_ = address;
+  channel.owner = {};
+  if (shape.by_kernels) made->add_area(node, table, sender, shape);
+  channel.rounds.store(rounds << PartitionChannel::number_shift, std::memory_order_relaxed);
   name.store(name_of(key), std::memory_order_release);
   return made;
+}
+
+// Memory that the kernels of both ranks can use, if there is any.
+void PartitionOffer::add_area(node::Node& node, void* table, int sender, const PartitionShape& shape) {
+  const kernels::HandOverShape handed = of_kernels(shape);
+  const int device = channel_.device;
+  // Others need the pool, too.
+  if (all_bytes(shape) > handed_over_at_most || handed.area_bytes() > device::pool_room(device) / 2 ||
+      !kernels::handovers_run_on(device) ||
+      device::runtime()->device_info(device, &channel_.owner) != device::Error::none)
+    return;
+  channel_of_kernels_ = for_kernels(table, channel_, device);
+  area_ = channel_of_kernels_ ? device::pool_allocate(device, handed.area_bytes()) : nullptr;
+  const std::vector<char> zeros(handed.words_bytes());
+  if (area_ && device::pool_is_for_peers(device) &&
+      device::copy_now(device, area_, zeros.data(), zeros.size()) == device::Error::none &&
+      transport::export_to(node, {&sender, 1}, device::classify(area_), area_, handed.area_bytes(),
+                           &channel_.area))
+    return;
+  if (area_) device::pool_free(std::exchange(area_, nullptr));
+  channel_.owner = {};
+}
+
+kernels::HandOver PartitionOffer::opening() const {
+  kernels::HandOver call;
+  call.shape = {channel_.partition_bytes, static_cast<unsigned>(channel_.partitions)};
+  call.count = call.shape.partitions;
+  call.buffer = buffer_;
+  call.area = area_;
+  call.arrived = channel_of_kernels_->arrived;
+  call.sent = &channel_of_kernels_->sent;
+  return call;
 }
 
 PartitionOffer::~PartitionOffer() {
   name_.store(0, std::memory_order_release);
   std::lock_guard lock(own_mutex);
   Own& mine = own[static_cast<size_t>(index_)];
-  if (for_ever_) ended_ = [] { return false; };
-  mine = ended_ && !ended_() ? Own{true, std::move(ended_)} : Own{};
-}
-
-void PartitionOffer::use_until(std::function<bool()> ended) {
-  for_ever_ = for_ever_ || !ended;
-  ended_ = std::move(ended);
+  if (auto ended = use_.rest()) {
+    mine = {true, std::move(ended), area_};
+  } else {
+    if (area_) device::pool_free(area_);
+    mine = {};
+  }
 }
 
 bool PartitionOffer::begin_round(uint64_t round) {
   uint64_t seen = channel_.rounds.load(std::memory_order_acquire);
   while (!(seen & PartitionChannel::joined))
-    if (channel_.rounds.compare_exchange_weak(seen, round << 1, std::memory_order_acq_rel)) return false;
-  return round >= seen >> 1;
+    if (channel_.rounds.compare_exchange_weak(
+            seen, round << PartitionChannel::number_shift | (seen & PartitionChannel::not_by_kernels),
+            std::memory_order_acq_rel))
+      return false;
+  return round >= seen >> PartitionChannel::number_shift;
+}
+
+bool PartitionOffer::leave_to_cpu() {
+  uint64_t seen = channel_.rounds.load(std::memory_order_acquire);
+  while (!(seen & PartitionChannel::joined))
+    if (channel_.rounds.compare_exchange_weak(seen, seen | PartitionChannel::not_by_kernels,
+                                              std::memory_order_acq_rel))
+      return true;
+  return !(seen & PartitionChannel::by_kernels);
 }
 
 std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receiver, const MessageKey& key,
@@ -151,13 +228,46 @@ std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receive
        node.decision(receiver, owner_device, node.rank()).in_turns))
     return nullptr;
   made->channel_ = &channel;
-  made->partition_bytes_ = shape.partition_bytes;
-  uint64_t seen = channel.rounds.load(std::memory_order_acquire);
+  made->shape_ = shape;
+  if (shape.by_kernels) made->map_area(node, table, receiver, device);
+  uint64_t seen = channel.rounds.load(std::memory_order_acquire), joined = 0;
   do {
-    made->first_round_ = std::max(seen >> 1, rounds) + 1;
-  } while (!channel.rounds.compare_exchange_weak(seen, made->first_round_ << 1 | PartitionChannel::joined,
-                                                 std::memory_order_acq_rel));
+    if (seen & PartitionChannel::not_by_kernels) made->area_ = {};
+    made->first_round_ = std::max(seen >> PartitionChannel::number_shift, rounds) + 1;
+    joined = made->first_round_ << PartitionChannel::number_shift | PartitionChannel::joined |
+             (made->by_kernels() ? PartitionChannel::by_kernels : 0);
+  } while (!channel.rounds.compare_exchange_weak(seen, joined, std::memory_order_acq_rel));
   return made;
+}
+
+void PartitionLink::map_area(node::Node& node, void* table, int receiver, int device) {
+  const auto owner = node::read_once(channel_->owner);
+  channel_of_kernels_ = for_kernels(table, *channel_, device);
+  if (!owner.name[0] || !channel_of_kernels_ || !kernels::handovers_run_on(device) ||
+      !device::runtime()->has_peer_atomics(device, owner) ||
+      !transport::reach_from(node, receiver, node::read_once(channel_->device), device,
+                             node::read_once(channel_->area), &area_) ||
+      area_.bytes() < of_kernels(shape_).area_bytes())
+    area_ = {};
+}
+
+kernels::HandOver PartitionLink::giving(const void* message, int first, int count) const {
+  kernels::HandOver call;
+  call.shape = of_kernels(shape_);
+  call.first = static_cast<unsigned>(first);
+  call.count = static_cast<unsigned>(count);
+  call.from = message;
+  call.buffer = mapped_.address();
+  call.area = area_.address();
+  call.arrived = channel_of_kernels_->arrived;
+  call.sent = &channel_of_kernels_->sent;
+  return call;
+}
+
+PartitionLink::~PartitionLink() {
+  std::lock_guard lock(own_mutex);
+  std::erase_if(left, [](const Left& one) { return one.ended(); });
+  if (auto ended = use_.rest()) left.push_back({std::move(ended), {std::move(mapped_), std::move(area_)}});
 }
 
 }  // namespace fairlead::p2p

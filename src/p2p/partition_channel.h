@@ -17,11 +17,18 @@
 //             `arrived[p]` = 1, or 2: the partition could not be read
 //   receiver: `arrived[p]` = 0    when it has seen all
 //
+// Short messages are handed over by kernels instead (kernels/handover/handover.h), which neither CPU has to
+// wait for: in place of `open` there is a word for each share, in memory of the receiver's GPU, and the
+// sender clears `sent` when it has seen it. The offer comes with memory for that, unless kernels of the
+// program mark or await partitions, which may leave no room for others; the sender says by `rounds` whether
+// it is used.
+//
 // Each word changes between the same values in every round, so a graph may replay what a stream does with
 // them.
 //
-// Belongs to one thread at a time (the engine's lock), but for the words, and for the destructor and
-// use_until() of an offer, which belong to the program's calls on its request.
+// Belongs to one thread at a time (the engine's lock), but for the words, what tells addresses, and the
+// destructors and use_until(), which belong to the program's calls on its request: of those that mark
+// partitions in several threads at once only with no function.
 
 #pragma once
 
@@ -30,6 +37,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/handover/handover.h"
 #include "node/node.h"
 #include "p2p/posted_buffer.h"
 
@@ -39,12 +47,17 @@ constexpr int channels_per_rank = 64, channel_partitions = 128;
 
 // In memory of the receiver's.
 struct alignas(cache_line) PartitionChannel {
-  static constexpr uint64_t joined = 1;  // in `rounds`, whose other bits are the number of a round
+  // In `rounds`, whose other bits are the number of a round.
+  static constexpr uint64_t joined = 1, by_kernels = 2, not_by_kernels = 4;
+  static constexpr int number_shift = 3;
   std::atomic<uint64_t> rounds;
   node::RemoteMemory memory;
+  node::RemoteMemory area;   // for kernels that hand partitions over
+  device::DeviceInfo owner;  // of both, if there is an area; else without a name
   uint64_t partition_bytes;
   int32_t partitions, device;
   alignas(cache_line) uint32_t open;
+  alignas(cache_line) uint32_t sent;
   alignas(cache_line) uint32_t arrived[channel_partitions];
 };
 
@@ -54,12 +67,34 @@ constexpr uint32_t partition_arrived = 1, partition_failed = 2;
 struct PartitionShape {
   int partitions;
   uint64_t partition_bytes;  // without gaps
+  bool by_kernels;           // kernels may hand them over
 };
 
 // Do what may not be possible any more when streams wait: make and page-lock this rank's memory for channels;
 // and, when others have done that, page-lock theirs and find out where this device may write.
 void open_channels(node::Node& node);
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
+
+// How long a stream may use what belongs to a request.
+class StreamUse {
+ public:
+  // Until the function, which any thread may call, returns true; none: for ever.
+  void until(std::function<bool()> ended) {
+    if (ended)
+      ended_ = std::move(ended);
+    else
+      for_ever_ = true;
+  }
+  // Null: it does not any more.
+  std::function<bool()> rest() {
+    if (for_ever_) return [] { return false; };
+    return ended_ && !ended_() ? std::move(ended_) : nullptr;
+  }
+
+ private:
+  std::function<bool()> ended_;
+  std::atomic<bool> for_ever_ = false;
+};
 
 // The receiver's side.
 class PartitionOffer {
@@ -76,24 +111,35 @@ class PartitionOffer {
   // Rounds count from 1. Is this one known not to travel through the host MPI?
   bool is_direct(uint64_t round) const {
     const uint64_t seen = channel_.rounds.load(std::memory_order_acquire);
-    return seen & PartitionChannel::joined && round >= seen >> 1;
+    return seen & PartitionChannel::joined && round >= seen >> PartitionChannel::number_shift;
   }
+  // Do kernels hand over all rounds that do not travel through the host MPI?
+  bool by_kernels() const {
+    return channel_.rounds.load(std::memory_order_acquire) & PartitionChannel::by_kernels;
+  }
+  // They shall not. False: the sender has joined, and they do.
+  bool leave_to_cpu();
+  // Opens the buffer for a round that they hand over.
+  kernels::HandOver opening() const;
   // False: this one, which starts now, travels through the host MPI.
   bool begin_round(uint64_t round);
   uint32_t* open() { return &channel_.open; }
   uint32_t* arrived(int partition) { return &channel_.arrived[partition]; }
   // A stream uses the words until the function, which any thread may call, returns true; none: for ever.
   // Before, they serve no other message.
-  void use_until(std::function<bool()> ended);
+  void use_until(std::function<bool()> ended) { use_.until(std::move(ended)); }
 
  private:
   PartitionOffer(std::atomic<uint64_t>& name, PartitionChannel& channel, int index)
       : name_(name), channel_(channel), index_(index) {}
+  void add_area(node::Node& node, void* table, int sender, const PartitionShape& shape);
   std::atomic<uint64_t>& name_;
   PartitionChannel& channel_;
   const int index_;
-  std::function<bool()> ended_;
-  bool for_ever_ = false;
+  void* buffer_ = nullptr;
+  void* area_ = nullptr;                            // null: kernels hand nothing over
+  PartitionChannel* channel_of_kernels_ = nullptr;  // as they address it
+  StreamUse use_;
 };
 
 // The sender's side.
@@ -103,19 +149,31 @@ class PartitionLink {
   // it. `rounds`: that have started.
   static std::unique_ptr<PartitionLink> join(node::Node& node, int receiver, const MessageKey& key,
                                              const PartitionShape& shape, int device, uint64_t rounds);
+  ~PartitionLink();
   // Of the first round that does not travel through the host MPI.
   uint64_t first_round() const { return first_round_; }
+  // Do kernels hand over that and all later ones?
+  bool by_kernels() const { return area_.address() != nullptr; }
+  // Hands over partitions of the message that begins there.
+  kernels::HandOver giving(const void* message, int first, int count) const;
+  uint32_t* sent() { return &channel_->sent; }
+  // As PartitionOffer::use_until().
+  void use_until(std::function<bool()> ended) { use_.until(std::move(ended)); }
   char* at(int partition) const {
-    return static_cast<char*>(mapped_.address()) + partition_bytes_ * static_cast<uint64_t>(partition);
+    return static_cast<char*>(mapped_.address()) + shape_.partition_bytes * static_cast<uint64_t>(partition);
   }
   uint32_t* open() { return &channel_->open; }
   uint32_t* arrived(int partition) { return &channel_->arrived[partition]; }
 
  private:
   PartitionLink() = default;
+  void map_area(node::Node& node, void* table, int receiver, int device);
   PartitionChannel* channel_ = nullptr;
-  device::MappedMemory mapped_;
-  uint64_t partition_bytes_ = 0, first_round_ = 0;
+  PartitionChannel* channel_of_kernels_ = nullptr;  // as they address it
+  device::MappedMemory mapped_, area_;
+  PartitionShape shape_{};
+  uint64_t first_round_ = 0;
+  StreamUse use_;
 };
 
 }  // namespace fairlead::p2p

@@ -27,7 +27,7 @@ FLOORS = [
     ["device/cuda_hip"],
     ["device/cuda", "device/hip", "device/sim"],
     ["kernels"],
-    ["kernels/pattern"],
+    ["kernels/handover", "kernels/pattern"],
     ["node"],
     ["packing"],
     ["transport"],

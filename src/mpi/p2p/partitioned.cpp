@@ -63,13 +63,15 @@ int create(MPI_Request request, MPIX_Prequest* prequest) {
     return refuse(name,
                   "the request is not one of MPI_Psend_init or MPI_Precv_init for device memory; a kernel "
                   "cannot mark partitions of host memory");
-  const auto* receive = dynamic_cast<const PartitionedReceive*>(operation);
-  if (operation->active || operation->has_words() || (receive && receive->in_stream))
+  if (operation->active || operation->has_words() || operation->in_stream)
     return refuse(
         name, operation->has_words() ? "the request has an MPIX_Prequest already" : "the request is active",
         operation->comm());
   if (const std::string why = why_no_progress_thread(); !why.empty())
     return refuse(name, why, operation->comm());
+  if (!operation->leave_to_cpu())
+    return refuse(name, "rounds of the request have run in GPU streams; create it before these",
+                  operation->comm());
   std::shared_ptr<PartitionWords> words = PartitionWords::make(operation->partitions());
   if (!words) return refuse(name, "no page-locked memory is left for it (FAIRLEAD_POOLS)", operation->comm());
   *prequest = {words->data(), operation->partitions()};
@@ -77,6 +79,17 @@ int create(MPI_Request request, MPIX_Prequest* prequest) {
   std::lock_guard lock(prequests.mutex);
   prequests.words[words->data()] = std::move(words);
   return MPI_SUCCESS;
+}
+
+// A stream's rounds are not active.
+template <class Type>
+bool is_run_by_stream(const Type* operation) {
+  return operation && operation->in_stream && !operation->active;
+}
+
+int refuse_to_mark(const PartitionedSend& operation, const char* function) {
+  return refuse(function, "a GPU stream runs the request; MPIX_Pready_enqueue() marks a partition",
+                operation.comm());
 }
 
 int free_prequest(MPIX_Prequest* prequest) {
@@ -128,6 +141,7 @@ FAIRLEAD_MPI(Pready, (int partition, MPI_Request request)) {
   CallRecord record(Function::Pready);
   auto tell_host = [&] { return real.Pready(partition, request); };
   auto* operation = find_partitioned<PartitionedSend>(request);
+  if (is_run_by_stream(operation)) return refuse_to_mark(*operation, "MPI_Pready");
   return operation ? operation->mark_ready(partition, partition, tell_host) : tell_host();
 }
 
@@ -135,6 +149,7 @@ FAIRLEAD_MPI(Pready_range, (int low, int high, MPI_Request request)) {
   CallRecord record(Function::Pready_range);
   auto tell_host = [&] { return real.Pready_range(low, high, request); };
   auto* operation = find_partitioned<PartitionedSend>(request);
+  if (is_run_by_stream(operation)) return refuse_to_mark(*operation, "MPI_Pready_range");
   return operation ? operation->mark_ready(low, high, tell_host) : tell_host();
 }
 
@@ -142,6 +157,7 @@ FAIRLEAD_MPI(Pready_list, (int length, const int partitions[], MPI_Request reque
   CallRecord record(Function::Pready_list);
   auto tell_host = [&] { return real.Pready_list(length, partitions, request); };
   auto* operation = find_partitioned<PartitionedSend>(request);
+  if (is_run_by_stream(operation)) return refuse_to_mark(*operation, "MPI_Pready_list");
   if (!operation || length < 0) return tell_host();
   return operation->mark_ready({partitions, partitions + length}, tell_host);
 }
@@ -151,7 +167,7 @@ FAIRLEAD_MPI(Parrived, (MPI_Request request, int partition, int* flag)) {
   if (intercepting() && engine().busy()) engine().progress();
   auto* operation = find_partitioned<PartitionedReceive>(request);
   if (!operation) return real.Parrived(request, partition, flag);
-  if (operation->in_stream && !operation->active)
+  if (is_run_by_stream(operation))
     return refuse("MPI_Parrived",
                   "a GPU stream runs the request; MPIX_Parrived_enqueue() waits for a partition",
                   operation->comm());

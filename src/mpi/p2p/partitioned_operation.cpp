@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "device/classify.h"
 #include "device/copies/small_copy.h"
+#include "kernels/handover/handover_run.h"
 #include "mpi/check/stream_check.h"
 #include "mpi/core/communicator.h"
 #include "mpi/core/error_handler.h"
@@ -131,7 +132,8 @@ void Partitioned::end_round() {
 bool Partitioned::copy_runs() {
   do {
     if (!copying_) continue;
-    const Error state = copy_.poll();
+    Error state = copy_.poll();
+    if (state == Error::none) state = handing_over_.poll();
     if (state == Error::not_ready) return false;
     copying_ = false;
     end_run(state);
@@ -157,6 +159,7 @@ bool Partitioned::start_next_run() {
   }
   const Error state = start_copy(copy_, first_, bytes);
   copying_ = state == Error::none;
+  if (state == Error::not_ready) return false;
   if (!copying_) end_run(state);
   return true;
 }
@@ -193,7 +196,19 @@ void PartitionedSend::join() {
 
 bool PartitionedSend::begin_direct() {
   join();
+  opened_ = link_ && link_->by_kernels();
   return link_ && rounds_ + 1 >= link_->first_round();
+}
+
+bool PartitionedSend::leave_to_cpu() {
+  std::lock_guard lock(engine().mutex());
+  return !link_ || !link_->by_kernels();
+}
+
+bool PartitionedSend::stream_may_run(int device) {
+  std::lock_guard lock(engine().mutex());
+  return link_ && link_->by_kernels() && rounds_ + 1 >= link_->first_round() &&
+         device::device_at(buffer_.address) == device;
 }
 
 void PartitionedSend::advance() {
@@ -204,6 +219,10 @@ void PartitionedSend::advance() {
     opened_ = true;
   }
   if ((by_kernels_ || direct_) && !copy_runs()) return;
+  if (direct_ && link_->by_kernels() && ready_ >= partitions_ && error_ == MPI_SUCCESS) {
+    if (load(link_->sent()) == 0) return;
+    store(link_->sent(), 0);
+  }
   if (direct_ ? ready_ >= partitions_ : error_ != MPI_SUCCESS || (ready_ >= partitions_ && all_arrived()))
     end_round();
 }
@@ -214,6 +233,12 @@ bool PartitionedSend::claim(int partition) {
 }
 
 Error PartitionedSend::start_copy(device::Copy& copy, int first, size_t bytes) {
+  if (direct_ && link_->by_kernels()) {
+    const Attempt given = kernels::hand_over(handing_over_, device_, giving(first, end_ - 1));
+    for (int i = first; given == Attempt::later && i < end_; ++i)
+      ready_to_write_[static_cast<size_t>(i)] = true;
+    return given == Attempt::made ? Error::none : given == Attempt::later ? Error::not_ready : Error::failed;
+  }
   if (direct_) return copy.start(device_, link_->at(first), in_device(first), bytes);
   count(path_, bytes);
   return copy.start(device_, in_host(first), in_device(first), bytes);
@@ -237,8 +262,9 @@ void PartitionedSend::end_run(Error state) {
     log_unreadable();
     error_ = MPI_ERR_OTHER;
   }
+  const bool told = direct_ && link_->by_kernels() && !failed;
   if (direct_)
-    for (int i = first_; i < end_; ++i)
+    for (int i = first_; i < end_ && !told; ++i)
       store(link_->arrived(i), failed ? p2p::partition_failed : p2p::partition_arrived);
   else if (!failed)
     error_ = real.Pready_range(first_, end_ - 1, request_);
@@ -291,7 +317,6 @@ int PartitionedReceive::start() {
   for (auto& location : locations_) location = Location::in_host;
   if (has_words()) words_->clear();
   const int result = Partitioned::start();
-  if (direct_) store(offer_->open(), 1);
   if (layout_.bytes > 0 && !by_kernels_ && checks_streams())
     check_streams(device_, in_device(0), layout_of(partitions_ * buffer_.count, buffer_.datatype),
                   BufferUse::received);
@@ -307,17 +332,43 @@ void PartitionedReceive::use_on_gpu(bool may_map) {
 }
 
 bool PartitionedReceive::begin_direct() {
-  return offer_ && offer_->begin_round(rounds_ + 1);
+  if (!offer_ || !offer_->begin_round(rounds_ + 1)) return false;
+  to_open_ = true;
+  (void)open_buffer();
+  return true;
 }
 
-bool PartitionedReceive::stream_may_run() {
+// False: not yet.
+bool PartitionedReceive::open_buffer() {
+  if (!offer_->by_kernels()) {
+    store(offer_->open(), 1);
+  } else {
+    // The kernel of the round before, whose bytes have come.
+    if (handing_over_.poll() == Error::not_ready) return false;
+    const Attempt opened = kernels::hand_over(handing_over_, device_, offer_->opening());
+    if (opened == Attempt::later) return false;
+    if (opened == Attempt::never) error_ = MPI_ERR_OTHER;
+  }
+  to_open_ = false;
+  return true;
+}
+
+bool PartitionedReceive::leave_to_cpu() {
   std::lock_guard lock(engine().mutex());
-  return !has_words() && offer_ && offer_->is_direct(rounds_ + 1);
+  return !offer_ || offer_->leave_to_cpu();
+}
+
+bool PartitionedReceive::stream_may_run(int device) {
+  std::lock_guard lock(engine().mutex());
+  return !has_words() && offer_ && offer_->is_direct(rounds_ + 1) &&
+         (!offer_->by_kernels() || device::device_at(buffer_.address) == device);
 }
 
 void PartitionedReceive::advance() {
   if (complete()) return;
   if (direct_) {
+    if (to_open_ && !open_buffer()) return;
+    if (error_ != MPI_SUCCESS) return end_round();
     if (!see_arrivals()) return;
     for (int i = 0; i < partitions_; ++i) {
       if (load(offer_->arrived(i)) != p2p::partition_arrived) error_ = MPI_ERR_OTHER;

@@ -7,8 +7,9 @@
 // partition is copied once a round.
 //
 // Requests that GPU streams or kernels use need the host MPI for their first rounds only: then the sender
-// writes to the receiver's buffer (p2p/partition_channel.h). A round is `direct` if it does. A stream may run
-// such a round of a receive alone (mpi/stream/partitioned_enqueue.cpp), which is not active then.
+// writes to the receiver's buffer, or kernels of both hand the partitions over (p2p/partition_channel.h). A
+// round is `direct` if so. A stream may run such a round alone (mpi/stream/partitioned_enqueue.cpp); the
+// request is not active then.
 //
 // Several threads may call MPI_Pready and MPI_Parrived at once; neither holds a lock while it copies.
 //
@@ -26,6 +27,7 @@
 #include "base/memory/host_buffer.h"
 #include "device/copies/copy.h"
 #include "device/pinned_buffer.h"
+#include "kernels/kernel_run.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/operation.h"
@@ -98,6 +100,11 @@ class Partitioned : public Operation {
   uint64_t bytes_of(int partitions) const { return static_cast<uint64_t>(layout_.bytes * partitions); }
   bool exists(int partition) const { return partition >= 0 && partition < partitions_; }
   void use(std::shared_ptr<PartitionWords> words);
+  // Kernels of the program will mark or await partitions. False: it is too late, kernels of Fairlead's hand
+  // them over.
+  virtual bool leave_to_cpu() = 0;
+  // Does a stream run the round that the program has enqueued last?
+  std::atomic<bool> in_stream = false;
   // A stream or a kernel will take part: rounds may become direct. `may_map`: the call may end a capture of
   // the program's.
   virtual void use_on_gpu(bool may_map) = 0;
@@ -111,7 +118,9 @@ class Partitioned : public Operation {
  protected:
   // Can `key_` name a message whose bytes another rank of the node reads or writes as they are?
   bool may_be_direct() const;
-  p2p::PartitionShape shape() const { return {partitions_, static_cast<uint64_t>(layout_.bytes)}; }
+  p2p::PartitionShape shape() const {
+    return {partitions_, static_cast<uint64_t>(layout_.bytes), !has_words()};
+  }
   int peer_on_node() const;
   // Is the round that starts now direct?
   virtual bool begin_direct() = 0;
@@ -166,6 +175,9 @@ class Partitioned : public Operation {
   bool start_next_run();
 
   device::Copy copy_;
+
+ protected:
+  kernels::KernelRun handing_over_;
 };
 
 class PartitionedSend : public Partitioned {
@@ -195,6 +207,13 @@ class PartitionedSend : public Partitioned {
   }
 
   void use_on_gpu(bool may_map) override;
+  bool leave_to_cpu() override;
+  // May a stream of the device run the next round alone?
+  bool stream_may_run(int device);
+  kernels::HandOver giving(int low, int high) const {
+    return link_->giving(buffer_.address, low, high - low + 1);
+  }
+  p2p::PartitionLink& link() { return *link_; }
 
  private:
   void join();
@@ -237,9 +256,9 @@ class PartitionedReceive : public Partitioned {
   }
 
   void use_on_gpu(bool may_map) override;
-  // May a stream run the next round alone, and does it run the one that the program has enqueued last?
-  bool stream_may_run();
-  std::atomic<bool> in_stream = false;
+  bool leave_to_cpu() override;
+  // May a stream of the device run the next round alone?
+  bool stream_may_run(int device);
   // Whose words that stream uses.
   p2p::PartitionOffer& offer() { return *offer_; }
 
@@ -255,9 +274,11 @@ class PartitionedReceive : public Partitioned {
   void end_run(device::Error state) override;
   void set_in_device(int partition);
   bool see_arrivals();
+  bool open_buffer();
 
   std::vector<std::atomic<Location>> locations_;
   std::unique_ptr<p2p::PartitionOffer> offer_;
+  bool to_open_ = false;  // this round's buffer
 };
 
 // Null if the request is not one of Fairlead's.

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Partitioned requests on GPU streams. A stream runs a receive alone, by words, as soon as the sender has
-// joined its buffer (p2p/partition_channel.h). All else are the calls of MPI, which the CPU starts when the
-// stream has come to them; a send then writes to that buffer. A stream does not run a send: it would have to
-// wait for the receiver where the program marks a partition, and MPI_Pready waits for nobody.
+// Partitioned requests on GPU streams. A stream runs rounds alone as soon as the sender has joined the
+// receiver's buffer (p2p/partition_channel.h), by kernels that hand partitions over. Where there are none, or
+// the message is too long for them, it runs those of receives, by words. All else are the calls of MPI, which
+// the CPU starts when the stream has come to them; a send then writes to that buffer. A stream cannot run a
+// send by words: it would have to wait for the receiver where the program marks a partition, and MPI_Pready
+// waits for nobody.
 
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "mpi/core/error_handler.h"
 #include "mpi/core/record.h"
 #include "mpi/p2p/partitioned_operation.h"
@@ -30,13 +33,36 @@ int refuse(MPI_Comm comm, const char* function, const char* why) {
   return refuse_call(comm, function, MPI_ERR_REQUEST, why);
 }
 
-// The stream handles words of the receive.
-int run(PartitionedReceive& operation, const StreamCommunicator& mine, MPI_Comm comm,
-        std::vector<WordAccess> accesses) {
+// The stream handles words of a channel, which `user` keeps as long.
+template <class User>
+int run(User& user, const StreamCommunicator& mine, MPI_Comm comm, std::vector<WordAccess> accesses) {
   std::function<bool()> ended;
   const Error error = mine.stream->run_alone(std::move(accesses), &ended);
-  operation.offer().use_until(std::move(ended));
+  user.use_until(std::move(ended));
   return error == Error::none ? MPI_SUCCESS : raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
+}
+
+constexpr auto not_ended = [] { return false; };
+
+// The stream launches a kernel that waits for nobody.
+template <class User>
+int hand_over(User& user, const StreamCommunicator& mine, MPI_Comm comm, const kernels::HandOver& call) {
+  const int device = mine.stream->device();
+  const Error error = mine.stream->submit([&](device::Stream stream, bool captured) {
+    if (captured) user.use_until(nullptr);
+    return kernels::launch_handover(device, stream, call);
+  });
+  if (error == Error::none) return MPI_SUCCESS;
+  log_line(LogLevel::error, "a partition cannot be handed over: %s %s", device::to_string(error),
+           device::runtime()->error_text());
+  return raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
+}
+
+// The first error of what was enqueued before, as an error of this call.
+int earlier_error(const StreamCommunicator& mine, MPI_Comm comm) {
+  const int earlier = take_error(mine);
+  return earlier == MPI_SUCCESS ? earlier
+                                : raise_error(comm, earlier, "an operation that was enqueued earlier");
 }
 
 // What the program enqueues for MPIX_Wait_enqueue().
@@ -51,9 +77,20 @@ int end_receive(MPI_Request request, MPI_Comm comm, MPI_Status* status) {
   for (bool kind : {waits, writes})
     for (int i = 0; i < operation->partitions(); ++i)
       accesses.push_back({kind, operation->offer().arrived(i), kind == waits});
-  const int error = run(*operation, *mine, comm, std::move(accesses));
+  const int error = run(operation->offer(), *mine, comm, std::move(accesses));
   if (error == MPI_SUCCESS) count(Traffic::in_stream, operation->bytes_of(operation->partitions()));
   return error;
+}
+
+int end_send(MPI_Request request, MPI_Comm comm, MPI_Status* status) {
+  auto* operation = find_partitioned<PartitionedSend>(request);
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+  if (!operation || !mine)
+    return refuse(comm_of_no_object(), "MPIX_Wait_enqueue", "the request or its communicator has been freed");
+  operation->in_stream = false;
+  if (status != MPI_STATUS_IGNORE) operation->describe(status);
+  p2p::PartitionLink& link = operation->link();
+  return run(link, *mine, comm, {{waits, link.sent(), 1}, {writes, link.sent(), 0}});
 }
 
 std::optional<int> start_receive(PartitionedReceive& operation, const StreamCommunicator& mine, MPI_Comm comm,
@@ -61,13 +98,16 @@ std::optional<int> start_receive(PartitionedReceive& operation, const StreamComm
   // Kernels behind the start must not see what arrived in the round before.
   if (operation.clear_words_on(mine.stream->stream()) != Error::none)
     return raise_error(comm, MPI_ERR_OTHER, "the start");
-  if (!operation.stream_may_run()) {
+  if (!operation.stream_may_run(mine.stream->device())) {
     operation.use_on_gpu(!mine.stream->is_captured());
     return std::nullopt;
   }
-  if (const int earlier = take_error(mine); earlier != MPI_SUCCESS)
-    return raise_error(comm, earlier, "an operation that was enqueued earlier");
-  const int error = run(operation, mine, comm, {{writes, operation.offer().open(), 1}});
+  p2p::PartitionOffer& offer = operation.offer();
+  int error = earlier_error(mine, comm);
+  if (error != MPI_SUCCESS) return error;
+  offer.use_until(not_ended);
+  error = offer.by_kernels() ? hand_over(offer, mine, comm, offer.opening())
+                             : run(offer, mine, comm, {{writes, offer.open(), 1}});
   if (error != MPI_SUCCESS) return error;
   operation.in_stream = true;
   wait_for_request_by(request, comm,
@@ -75,10 +115,29 @@ std::optional<int> start_receive(PartitionedReceive& operation, const StreamComm
   return MPI_SUCCESS;
 }
 
+std::optional<int> start_send(PartitionedSend& operation, const StreamCommunicator& mine, MPI_Comm comm,
+                              MPI_Request request) {
+  if (!operation.stream_may_run(mine.stream->device())) {
+    operation.use_on_gpu(!mine.stream->is_captured());
+    return std::nullopt;
+  }
+  if (const int error = earlier_error(mine, comm); error != MPI_SUCCESS) return error;
+  operation.link().use_until(not_ended);
+  operation.in_stream = true;
+  wait_for_request_by(request, comm,
+                      [request, comm](MPI_Status* status) { return end_send(request, comm, status); });
+  return MPI_SUCCESS;
+}
+
 int mark(const char* name, int low, int high, MPI_Request request, MPI_Comm comm) {
-  const auto* operation = find_partitioned<PartitionedSend>(request);
+  auto* operation = find_partitioned<PartitionedSend>(request);
   if (operation && (low > high || !operation->exists(low) || !operation->exists(high)))
     return refuse(comm, name, "there are no such partitions");
+  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+  if (operation && operation->in_stream && mine) {
+    if (const int error = earlier_error(*mine, comm); error != MPI_SUCCESS) return error;
+    return hand_over(operation->link(), *mine, comm, operation->giving(low, high));
+  }
   return enqueue_unwaited(comm, [=](MPI_Request* started) {
     *started = MPI_REQUEST_NULL;
     return fairlead_Pready_range(low, high, request);
@@ -91,9 +150,8 @@ int await(MPI_Request request, int partition, MPI_Comm comm) {
     return refuse(comm, "MPIX_Parrived_enqueue", "there is no such partition");
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (operation && operation->in_stream && mine) {
-    if (const int earlier = take_error(*mine); earlier != MPI_SUCCESS)
-      return raise_error(comm, earlier, "an operation that was enqueued earlier");
-    return run(*operation, *mine, comm, {{waits, operation->offer().arrived(partition), 1}});
+    if (const int error = earlier_error(*mine, comm); error != MPI_SUCCESS) return error;
+    return run(operation->offer(), *mine, comm, {{waits, operation->offer().arrived(partition), 1}});
   }
   EnqueuedWork works[] = {{[=](MPI_Request* started) {
     *started = MPI_REQUEST_NULL;
@@ -114,7 +172,7 @@ std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm) {
   if (!mine) return std::nullopt;
   if (auto* receive = find_partitioned<PartitionedReceive>(request))
     return start_receive(*receive, *mine, comm, request);
-  if (auto* send = find_partitioned<PartitionedSend>(request)) send->use_on_gpu(!mine->stream->is_captured());
+  if (auto* send = find_partitioned<PartitionedSend>(request)) return start_send(*send, *mine, comm, request);
   return std::nullopt;
 }
 

@@ -356,9 +356,61 @@ RANK_TEST(partitioned, wrong_uses_on_streams_are_refused, 2) {
   if (alone) {
     EXPECT_ERROR(mpi4::Parrived(ends.receive, 0, &flag), MPI_ERR_REQUEST);
     EXPECT_ERROR(MPIX_Prequest_create(ends.receive, &prequest), MPI_ERR_REQUEST);
+    EXPECT_ERROR(mpi4::Pready(0, ends.send), MPI_ERR_REQUEST);
+    EXPECT_ERROR(mpi4::Pready_range(0, 1, ends.send), MPI_ERR_REQUEST);
   }
   MUST(MPIX_Pready_range_enqueue(0, partitions - 1, ends.send, stream.comm()));
   MUST(MPIX_Wait_enqueue(&ends.send, MPI_STATUS_IGNORE));
   MUST(MPIX_Wait_enqueue(&ends.receive, MPI_STATUS_IGNORE));
   stream.synchronize();
+  // Kernels of the program may leave no room for those that hand partitions over.
+  if (alone)
+    for (MPI_Request request : {ends.send, ends.receive})
+      EXPECT_ERROR(MPIX_Prequest_create(request, &prequest), MPI_ERR_REQUEST);
+}
+
+// Longer than kernels hand over.
+RANK_TEST(partitioned, S2_streams_run_rounds_of_long_messages, 2) {
+  if (const char* reason = why_not_partitioned()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  constexpr size_t bytes = 700'001;
+  Ends ends(peer, bytes);
+  Rounds rounds(9, partitions * bytes, peer);
+  for (size_t i = 0; i < 9; ++i) {
+    rounds.enqueue(ends, stream, i);
+    if (i % 3 == 0) stream.synchronize();
+  }
+  stream.synchronize();
+  rounds.check();
+}
+
+// One end has offered its buffer for hand-over by kernels, and then gets an MPIX_Prequest; the other one
+// joins later.
+RANK_TEST(partitioned, words_of_kernels_come_behind_the_first_rounds, 2) {
+  if (const char* reason = why_not_partitioned()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  Ends ends(peer, 600);
+  MPIX_Prequest prequest{};
+  for (int round = 0; round < 8; ++round) {
+    ends.out.fill(key_of(round, rank));
+    if (round == 1) MUST(MPIX_Prequest_create(ends.receive, &prequest));
+    MUST(MPIX_Start_enqueue(&ends.receive, stream.comm()));
+    if (round < 2) {
+      MUST(MPI_Start(&ends.send));
+      MUST(mpi4::Pready_range(0, partitions - 1, ends.send));
+      MUST(MPI_Wait(&ends.send, MPI_STATUS_IGNORE));
+    } else {
+      MUST(MPIX_Start_enqueue(&ends.send, stream.comm()));
+      mark_all(ends, stream, static_cast<unsigned>(round));
+      MUST(MPIX_Wait_enqueue(&ends.send, MPI_STATUS_IGNORE));
+    }
+    MUST(MPIX_Wait_enqueue(&ends.receive, MPI_STATUS_IGNORE));
+    stream.synchronize();
+    EXPECT_HOLDS(ends.in, key_of(round, peer), ends.in.bytes());
+  }
+  MUST(MPIX_Prequest_free(&prequest));
 }
