@@ -22,14 +22,13 @@ struct Words {
     void* memory = nullptr;
     EXPECT_SUCCESS(gpu().allocate_pinned(sizeof(uint32_t) * (most_partitions + 1), &memory));
     host = static_cast<uint32_t*>(memory);
-    device = static_cast<uint32_t*>(gpu().address_for_kernels(0, host));
     clear();
   }
   ~Words() { EXPECT_SUCCESS(gpu().free_pinned(host)); }
   void clear() const { std::fill_n(host, most_partitions + 1, 0u); }
-  uint32_t* sent() const { return device + most_partitions; }
+  uint32_t* sent() const { return host + most_partitions; }
   uint32_t at(size_t word) const { return __atomic_load_n(host + word, __ATOMIC_ACQUIRE); }
-  uint32_t *host, *device;
+  uint32_t* host = nullptr;
 };
 
 struct Ends {
@@ -47,7 +46,7 @@ struct Ends {
     HandOver call{shape};
     call.buffer = receiver.at(shift_to);
     call.area = area.at(0);
-    call.arrived = words.device;
+    call.arrived = words.host;
     call.sent = words.sent();
     return call;
   }
