@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The device code of launch_handover(). Threads need nothing of each other.
+// The device code of launch_handover(). Threads need nothing of each other but to be counted.
 
 #define FAIRLEAD_PRIVATE_KERNELS
 #include "kernels/handover/handover_parameters.h"
@@ -32,10 +32,16 @@ FAIRLEAD_DEVICE_FUNCTION unsigned replace_none(unsigned* word, unsigned value) {
                : "memory");
   return old;
 }
-FAIRLEAD_DEVICE_FUNCTION unsigned count_up(unsigned* word) {
+FAIRLEAD_DEVICE_FUNCTION unsigned count_up(unsigned* word, unsigned more) {
   unsigned old;
-  asm volatile("atom.relaxed.sys.global.add.u32 %0, [%1], 1;" : "=r"(old) : "l"(word) : "memory");
+  asm volatile("atom.relaxed.sys.global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(word), "r"(more) : "memory");
   return old;
+}
+// How many shares this thread has to count: the last thread those of its block, because thousands of
+// additions to one word of another GPU take tens of microseconds.
+FAIRLEAD_DEVICE_FUNCTION unsigned to_count(bool done) {
+  const int all = __nvvm_bar0_popc(done);
+  return kernel::is_last_thread() ? static_cast<unsigned>(all) : 0;
 }
 #else
 #if FAIRLEAD_ON_GPU
@@ -54,8 +60,11 @@ FAIRLEAD_DEVICE_FUNCTION unsigned replace_none(unsigned* word, unsigned value) {
   __atomic_compare_exchange_n(word, &old, value, false, changing, loading);
   return old;
 }
-FAIRLEAD_DEVICE_FUNCTION unsigned count_up(unsigned* word) {
-  return __atomic_fetch_add(word, 1u, changing);
+FAIRLEAD_DEVICE_FUNCTION unsigned count_up(unsigned* word, unsigned more) {
+  return __atomic_fetch_add(word, more, changing);
+}
+FAIRLEAD_DEVICE_FUNCTION unsigned to_count(bool done) {
+  return done ? 1 : 0;
 }
 #endif
 
@@ -125,16 +134,15 @@ FAIRLEAD_DEVICE_FUNCTION bool open(const HandOverBuffers& buffers, const HandOve
   return true;
 }
 
-FAIRLEAD_DEVICE_FUNCTION void end_share(const HandOverBuffers& buffers, const HandOverWork& work,
-                                        unsigned* word, unsigned partition) {
-  store_word(word, handover_none);
+// `shares` of the partition have been moved.
+FAIRLEAD_DEVICE_FUNCTION void count_shares(const HandOverBuffers& buffers, const HandOverWork& work,
+                                           unsigned partition, unsigned shares) {
   kernel::system_fence();
   auto* const counts = static_cast<unsigned*>(buffers.at[handover_counts]);
-  if (count_up(counts + partition) != work.threads - 1) return;
+  if (count_up(counts + partition, shares) + shares != work.threads) return;
   store_word(counts + partition, 0);
   kernel::system_fence();
-  const bool last = count_up(counts + work.partitions) == work.partitions - 1;
-  if (last) {
+  if (count_up(counts + work.partitions, 1) == work.partitions - 1) {
     store_word(counts + work.partitions, 0);
     store_word(static_cast<unsigned*>(buffers.at[handover_sent]), 1);
   }
@@ -157,8 +165,10 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, hand_over,
   const unsigned thread = kernel::block_index() % blocks * kernel::block_size() + kernel::thread_index();
   unsigned* const word =
       static_cast<unsigned*>(buffers.at[handover_words]) + partition * work.threads + thread;
-  if (work.gives ? give(buffers, work, word, part, thread) : open(buffers, work, word, part, thread))
-    end_share(buffers, work, word, partition);
+  const bool moved =
+      work.gives ? give(buffers, work, word, part, thread) : open(buffers, work, word, part, thread);
+  if (moved) store_word(word, handover_none);
+  if (const unsigned shares = to_count(moved)) count_shares(buffers, work, partition, shares);
   signal_end(signal);
 }
 
