@@ -7,7 +7,6 @@
 
 #include "base/log.h"
 #include "device/buffer_pool.h"
-#include "device/copies/copy.h"
 #include "transport/peer.h"
 
 namespace fairlead::coll {
@@ -63,20 +62,16 @@ void MeetingPlace::expose(uint64_t number, int device) {
   const uint64_t slot_bytes = kernels::meet_slot_bytes(slot_.members());
   const uint64_t bytes =
       kernels::exchange_header_bytes + kernels::meet_slots_bytes(slot_.members(), slot_bytes);
-  if (bytes_taken + bytes > bytes_at_most || !transport::may_be_reached(node_, members_, device))
-    return never();
+  if (bytes_taken + bytes > bytes_at_most) return never();
   device_ = device;
   context_ = device::Context(device);
   late_ = kernels::take_word_of_kernels(device);
-  scratch_ = static_cast<char*>(late_ ? device::pool_allocate(device, bytes) : nullptr);
+  MemberArea& mine = slot_.area(slot_.me());
+  if (late_)
+    scratch_ =
+        static_cast<char*>(transport::make_scratch(node_, members_, device, bytes, bytes, &mine.scratch));
   if (!scratch_) return never();
   bytes_taken += scratch_bytes_ = bytes;
-  const std::vector<char> zeros(bytes);
-  MemberArea& mine = slot_.area(slot_.me());
-  if (!device::pool_is_for_peers(device) ||
-      device::copy_now(device, scratch_, zeros.data(), bytes) != Error::none ||
-      !transport::export_to(node_, members_, device::classify(scratch_), scratch_, bytes, &mine.scratch))
-    return never();
   mine.scratch_device = device;
   mine.scratch_from.store(number, std::memory_order_release);
   step_ = Step::exposed;

@@ -11,8 +11,6 @@
 #include "base/mix.h"
 #include "base/options.h"
 #include "device/buffer_pool.h"
-#include "device/classify.h"
-#include "device/copies/copy.h"
 #include "device/registered_memory.h"
 #include "kernels/handover/handover_run.h"
 #include "p2p/rts_check.h"
@@ -150,15 +148,10 @@ void PartitionOffer::add_area(node::Node& node, void* table, int sender, const P
       device::runtime()->device_info(device, &channel_.owner) != device::Error::none)
     return;
   channel_of_kernels_ = for_kernels(table, channel_, device);
-  area_ = channel_of_kernels_ ? device::pool_allocate(device, handed.area_bytes()) : nullptr;
-  const std::vector<char> zeros(handed.words_bytes());
-  if (area_ && device::pool_is_for_peers(device) &&
-      device::copy_now(device, area_, zeros.data(), zeros.size()) == device::Error::none &&
-      transport::export_to(node, {&sender, 1}, device::classify(area_), area_, handed.area_bytes(),
-                           &channel_.area))
-    return;
-  if (area_) device::pool_free(std::exchange(area_, nullptr));
-  channel_.owner = {};
+  if (channel_of_kernels_)
+    area_ = transport::make_scratch(node, {&sender, 1}, device, handed.area_bytes(), handed.words_bytes(),
+                                    &channel_.area);
+  if (!area_) channel_.owner = {};
 }
 
 kernels::HandOver PartitionOffer::opening() const {

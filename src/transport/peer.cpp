@@ -187,6 +187,26 @@ bool export_to(Node& node, std::span<const int> receivers, const device::Allocat
          });
 }
 
+void* make_scratch(Node& node, std::span<const int> peers, int device, uint64_t bytes, uint64_t zeros,
+                   RemoteMemory* remote, const char** why_not) {
+  const char* why = "a GPU cannot access the memory of another one";
+  void* scratch = nullptr;
+  if (may_be_reached(node, peers, device)) {
+    const std::vector<char> content(zeros);
+    scratch = device::pool_allocate(device, bytes);
+    if (scratch && !device::pool_is_for_peers(device))
+      why = "the GPU has no memory that other GPUs may write while it waits for it";
+    else if (!scratch || device::copy_now(device, scratch, content.data(), zeros) != Error::none)
+      why = "the buffer pool has no memory for it";
+    else if (std::ranges::all_of(peers, [&](int peer) { return peer == node.rank(); }) ||
+             export_to(node, peers, device::classify(scratch), scratch, bytes, remote))
+      return scratch;
+    if (scratch) device::pool_free(scratch);
+  }
+  if (why_not) *why_not = why;
+  return nullptr;
+}
+
 // A receiver that could not map the memory may have closed an old mapping, and may need the file once more.
 // Memory that was revoked meanwhile is not noted: nothing would forget it.
 void note_fetched(int receiver, const RemoteMemory& remote, bool fetched) {

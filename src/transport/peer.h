@@ -45,6 +45,11 @@ bool send_file_of(Node& node, int receiver, const RemoteMemory& remote);
 // cannot.
 bool export_to(Node& node, std::span<const int> receivers, const device::Allocation& allocation,
                const void* address, uint64_t bytes, RemoteMemory* remote);
+// Memory of the buffer pool of `device`, `zeros` bytes of zeros at its beginning, to which kernels of all
+// `peers` (node ranks) may store, and of which `remote` is the description for them. Null, and why not. The
+// caller gives it back by device::pool_free().
+void* make_scratch(Node& node, std::span<const int> peers, int device, uint64_t bytes, uint64_t zeros,
+                   RemoteMemory* remote, const char** why_not = nullptr);
 // Sender: notes whether the receiver could copy bytes from there itself.
 void note_fetched(int receiver, const RemoteMemory& remote, bool fetched);
 // Sender: the receiver has mapped the memory and can copy from it again without this rank's help. False once

@@ -398,28 +398,18 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   most_ = std::min(limit, (room - std::min(room, used_at_once)) / places) / granule * granule;
   offer->most = most_;
   const size_t bytes = used_at_once + places * most_;
-  if (most_) scratch_ = static_cast<char*>(device::pool_allocate(device_, bytes));
   passed_ = take_cell(device_);
   passed_for_kernels_ =
       static_cast<uint64_t*>(passed_ ? device::runtime()->address_for_kernels(device_, passed_) : nullptr);
-  const std::vector<char> zeros(used_at_once);
-  if (scratch_ && !device::pool_is_for_peers(device_))
-    return cannot("the GPU has no memory that other GPUs may write while it waits for it");
-  if (!scratch_ || !passed_for_kernels_ ||
-      device::copy_now(device_, scratch_, zeros.data(), zeros.size()) != Error::none)
-    return cannot("the buffer pool has no memory for it");
+  if (!most_ || !passed_for_kernels_) return cannot("the buffer pool has no memory for it");
   // Where it would be of no use, it must not take one of the few hardware queues.
   if (device::runtime()->captures_words() &&
       device::BlockingDriverCalls::of_program()->create_stream(device_, &recording_,
                                                                device::StreamKind::library) != Error::none)
     recording_ = nullptr;
-  {
-    std::lock_guard lock(engine().mutex());
-    if (!transport::may_be_reached(*node, node_ranks_, device_) ||
-        (ranks_ > 1 && !transport::export_to(*node, node_ranks_, device::classify(scratch_), scratch_, bytes,
-                                             &offer->scratch)))
-      return cannot("a GPU cannot access the memory of another one");
-  }
+  std::lock_guard lock(engine().mutex());
+  scratch_ = static_cast<char*>(transport::make_scratch(*node, node_ranks_, device_, bytes, used_at_once,
+                                                        &offer->scratch, &offer->why_not));
 }
 
 const char* StreamCollective::join(const std::vector<Offer>& offers) {
