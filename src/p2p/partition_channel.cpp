@@ -99,6 +99,7 @@ void open_channels(node::Node& node) {
 }
 
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device) {
+  (void)kernels::handovers_run_on(device);
   for (int rank : node_ranks) {
     if (rank < 0 || rank == node.rank() || !options().ipc || !table_of(node, rank)) continue;
     for (int theirs = 0; theirs < node::devices_per_rank; ++theirs)

@@ -71,7 +71,7 @@ struct PartitionShape {
 };
 
 // Do what may not be possible any more when streams wait: make and page-lock this rank's memory for channels;
-// and, when others have done that, page-lock theirs and find out where this device may write.
+// and, when others have done that, page-lock theirs, find out where this device may write, and load its code.
 void open_channels(node::Node& node);
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
 
