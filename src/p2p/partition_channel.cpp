@@ -45,30 +45,36 @@ Table* table_of(node::Node& node, int rank) {
 
 // This rank's channels. A stream may use the words and the area of one whose offer is gone.
 struct Own {
-  bool taken = false;
-  std::function<bool()> ended;  // empty: the offer exists
+  bool taken = false, offered = false;
+  StreamUse use;
   void* area = nullptr;
 };
 auto& own = *new std::array<Own, channels_per_rank>;
 // Mappings of areas and buffers of others that a stream of this rank may use.
 struct Left {
-  std::function<bool()> ended;
+  StreamUse use;
   device::MappedMemory mapped[2];
 };
 auto& left = *new std::vector<Left>;
 auto& own_mutex = *new std::mutex;  // of both: requests are freed without the engine's lock
 
-// Not one of which the sender has still to see that its last message was sent.
-int take_index(Table& table) {
-  std::lock_guard lock(own_mutex);
+void free_unused(bool at_end = false) {
+  const auto is_over = [=](const StreamUse& use) { return use.is_over() || (at_end && use.is_for_ever()); };
   for (Own& one : own) {
-    if (!one.ended || !one.ended()) continue;
+    if (!one.taken || one.offered || !is_over(one.use)) continue;
     if (one.area) device::pool_free(one.area);
     one = {};
   }
+  std::erase_if(left, [&](const Left& one) { return is_over(one.use); });
+}
+
+// Not one of which the sender has still to see that its last message was sent.
+int take_index(Table& table) {
+  std::lock_guard lock(own_mutex);
+  free_unused();
   for (size_t i = 0; i < own.size(); ++i) {
     if (own[i].taken || std::atomic_ref(table.channels[i].sent).load(std::memory_order_acquire)) continue;
-    own[i].taken = true;
+    own[i].taken = own[i].offered = true;
     return static_cast<int>(i);
   }
   return -1;
@@ -98,8 +104,12 @@ void open_channels(node::Node& node) {
   (void)table_of(node, node.rank());
 }
 
+void close_channels() {
+  std::lock_guard lock(own_mutex);
+  free_unused(true);
+}
+
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device) {
-  (void)kernels::handovers_run_on(device);
   for (int rank : node_ranks) {
     if (rank < 0 || rank == node.rank() || !options().ipc || !table_of(node, rank)) continue;
     for (int theirs = 0; theirs < node::devices_per_rank; ++theirs)
@@ -130,6 +140,7 @@ std::unique_ptr<PartitionOffer> PartitionOffer::post(node::Node& node, int sende
   channel.partitions = shape.partitions;
   channel.device = allocation.device;
   channel.open = 0;
+  channel.broken = 0;
   std::ranges::fill(channel.arrived, 0);
   made->buffer_ = address;
   channel.owner = {};
@@ -141,7 +152,7 @@ std::unique_ptr<PartitionOffer> PartitionOffer::post(node::Node& node, int sende
 
 // Memory that the kernels of both ranks can use, if there is any.
 void PartitionOffer::add_area(node::Node& node, void* table, int sender, const PartitionShape& shape) {
-  const kernels::HandOverShape handed = of_kernels(shape);
+  const kernels::HandOverShape handed = shape_ = of_kernels(shape);
   const int device = channel_.device;
   // Others need the pool, too.
   if (all_bytes(shape) > handed_over_at_most || handed.area_bytes() > device::pool_room(device) / 2 ||
@@ -157,7 +168,7 @@ void PartitionOffer::add_area(node::Node& node, void* table, int sender, const P
 
 kernels::HandOver PartitionOffer::opening() const {
   kernels::HandOver call;
-  call.shape = {channel_.partition_bytes, static_cast<unsigned>(channel_.partitions)};
+  call.shape = shape_;
   call.count = call.shape.partitions;
   call.buffer = buffer_;
   call.area = area_;
@@ -169,13 +180,13 @@ kernels::HandOver PartitionOffer::opening() const {
 PartitionOffer::~PartitionOffer() {
   name_.store(0, std::memory_order_release);
   std::lock_guard lock(own_mutex);
-  Own& mine = own[static_cast<size_t>(index_)];
-  if (auto ended = use_.rest()) {
-    mine = {true, std::move(ended), area_};
-  } else {
-    if (area_) device::pool_free(area_);
-    mine = {};
-  }
+  own[static_cast<size_t>(index_)] = {true, false, std::move(use_), area_};
+  free_unused();
+}
+
+void PartitionOffer::fail() {
+  channel_.broken.store(1, std::memory_order_release);
+  std::atomic_ref(channel_.sent).store(1, std::memory_order_release);
 }
 
 bool PartitionOffer::begin_round(uint64_t round) {
@@ -223,7 +234,7 @@ std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receive
     return nullptr;
   made->channel_ = &channel;
   made->shape_ = shape;
-  if (shape.by_kernels) made->map_area(node, table, receiver, device);
+  if (shape.by_kernels) made->map_area(node, table, receiver, owner_device, device);
   uint64_t seen = channel.rounds.load(std::memory_order_acquire), joined = 0;
   do {
     if (seen & PartitionChannel::not_by_kernels) made->area_ = {};
@@ -234,13 +245,13 @@ std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receive
   return made;
 }
 
-void PartitionLink::map_area(node::Node& node, void* table, int receiver, int device) {
+void PartitionLink::map_area(node::Node& node, void* table, int receiver, int owner_device, int device) {
   const auto owner = node::read_once(channel_->owner);
   channel_of_kernels_ = for_kernels(table, *channel_, device);
   if (!owner.name[0] || !channel_of_kernels_ || !kernels::handovers_run_on(device) ||
       !device::runtime()->has_peer_atomics(device, owner) ||
-      !transport::reach_from(node, receiver, node::read_once(channel_->device), device,
-                             node::read_once(channel_->area), &area_) ||
+      !transport::reach_from(node, receiver, owner_device, device, node::read_once(channel_->area), &area_) ||
+      reinterpret_cast<uintptr_t>(area_.address()) % kernels::handover_unit != 0 ||
       area_.bytes() < of_kernels(shape_).area_bytes())
     area_ = {};
 }
@@ -260,8 +271,14 @@ kernels::HandOver PartitionLink::giving(const void* message, int first, int coun
 
 PartitionLink::~PartitionLink() {
   std::lock_guard lock(own_mutex);
-  std::erase_if(left, [](const Left& one) { return one.ended(); });
-  if (auto ended = use_.rest()) left.push_back({std::move(ended), {std::move(mapped_), std::move(area_)}});
+  left.push_back({std::move(use_), {std::move(mapped_), std::move(area_)}});
+  free_unused();
+}
+
+void PartitionLink::fail() {
+  channel_->broken.store(1, std::memory_order_release);
+  for (uint32_t& word : channel_->arrived)
+    std::atomic_ref(word).store(partition_failed, std::memory_order_release);
 }
 
 }  // namespace fairlead::p2p

@@ -52,8 +52,9 @@ struct alignas(cache_line) PartitionChannel {
   static constexpr int number_shift = 3;
   std::atomic<uint64_t> rounds;
   node::RemoteMemory memory;
-  node::RemoteMemory area;   // for kernels that hand partitions over
-  device::DeviceInfo owner;  // of both, if there is an area; else without a name
+  node::RemoteMemory area;       // for kernels that hand partitions over
+  device::DeviceInfo owner;      // of both, if there is an area; else without a name
+  std::atomic<uint32_t> broken;  // a GPU has failed in a hand-over: nothing is handed over any more
   uint64_t partition_bytes;
   int32_t partitions, device;
   alignas(cache_line) uint32_t open;
@@ -71,8 +72,10 @@ struct PartitionShape {
 };
 
 // Do what may not be possible any more when streams wait: make and page-lock this rank's memory for channels;
-// and, when others have done that, page-lock theirs, find out where this device may write, and load its code.
+// and, when others have done that, page-lock theirs and find out where this device may write.
 void open_channels(node::Node& node);
+// As MPI is over: frees what only a graph might still use.
+void close_channels();
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
 
 // How long a stream may use what belongs to a request.
@@ -83,17 +86,14 @@ class StreamUse {
     if (ended)
       ended_ = std::move(ended);
     else
-      for_ever_ = true;
+      std::atomic_ref(for_ever_).store(true, std::memory_order_relaxed);
   }
-  // Null: it does not any more.
-  std::function<bool()> rest() {
-    if (for_ever_) return [] { return false; };
-    return ended_ && !ended_() ? std::move(ended_) : nullptr;
-  }
+  bool is_for_ever() const { return for_ever_; }
+  bool is_over() const { return !for_ever_ && (!ended_ || ended_()); }
 
  private:
   std::function<bool()> ended_;
-  std::atomic<bool> for_ever_ = false;
+  bool for_ever_ = false;
 };
 
 // The receiver's side.
@@ -115,12 +115,15 @@ class PartitionOffer {
   }
   // Do kernels hand over all rounds that do not travel through the host MPI?
   bool by_kernels() const {
-    return channel_.rounds.load(std::memory_order_acquire) & PartitionChannel::by_kernels;
+    return area_ && channel_.rounds.load(std::memory_order_acquire) & PartitionChannel::by_kernels;
   }
   // They shall not. False: the sender has joined, and they do.
   bool leave_to_cpu();
   // Opens the buffer for a round that they hand over.
   kernels::HandOver opening() const;
+  // A GPU has failed meanwhile, or does so: the sender waits no more.
+  bool is_broken() const { return channel_.broken.load(std::memory_order_acquire) != 0; }
+  void fail();
   // False: this one, which starts now, travels through the host MPI.
   bool begin_round(uint64_t round);
   uint32_t* open() { return &channel_.open; }
@@ -136,6 +139,7 @@ class PartitionOffer {
   std::atomic<uint64_t>& name_;
   PartitionChannel& channel_;
   const int index_;
+  kernels::HandOverShape shape_;
   void* buffer_ = nullptr;
   void* area_ = nullptr;                            // null: kernels hand nothing over
   PartitionChannel* channel_of_kernels_ = nullptr;  // as they address it
@@ -157,6 +161,9 @@ class PartitionLink {
   // Hands over partitions of the message that begins there.
   kernels::HandOver giving(const void* message, int first, int count) const;
   uint32_t* sent() { return &channel_->sent; }
+  // As of the offer; the receiver waits no more.
+  bool is_broken() const { return channel_->broken.load(std::memory_order_acquire) != 0; }
+  void fail();
   // As PartitionOffer::use_until().
   void use_until(std::function<bool()> ended) { use_.until(std::move(ended)); }
   char* at(int partition) const {
@@ -167,7 +174,7 @@ class PartitionLink {
 
  private:
   PartitionLink() = default;
-  void map_area(node::Node& node, void* table, int receiver, int device);
+  void map_area(node::Node& node, void* table, int receiver, int owner_device, int device);
   PartitionChannel* channel_ = nullptr;
   PartitionChannel* channel_of_kernels_ = nullptr;  // as they address it
   device::MappedMemory mapped_, area_;

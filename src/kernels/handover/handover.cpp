@@ -144,10 +144,12 @@ FAIRLEAD_DEVICE_FUNCTION void count_shares(const HandOverBuffers& buffers, const
   kernel::system_fence();
   if (count_up(counts + work.partitions, 1) == work.partitions - 1) {
     store_word(counts + work.partitions, 0);
+    // Behind what all others did with their words and the bounce buffer, which the sender may use again then.
+    kernel::system_fence();
     store_word(static_cast<unsigned*>(buffers.at[handover_sent]), 1);
+    // The receiver may give all this another use when it has seen the last partition.
+    kernel::system_fence();
   }
-  // The receiver may give all this another use when it has seen the last one.
-  kernel::system_fence();
   store_word(static_cast<unsigned*>(buffers.at[handover_arrived]) + partition, 1);
 }
 

@@ -49,6 +49,7 @@
 #include "mpi/network/host_capability.h"
 #include "mpi/network/network.h"
 #include "mpi/stream/streams.h"
+#include "p2p/partition_channel.h"
 
 #pragma weak PMPI_Get_library_version  // as in host_mpi.h
 
@@ -113,6 +114,7 @@ void release_all(MPI_Comm node) {
   close_communicator_states();
   release_nccl();
   progress_thread().stop();
+  p2p::close_channels();
   LeakCheck leaks;
   leaks.count_unfinished();
   engine().release_imports();

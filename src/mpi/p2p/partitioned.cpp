@@ -69,13 +69,12 @@ int create(MPI_Request request, MPIX_Prequest* prequest) {
         operation->comm());
   if (const std::string why = why_no_progress_thread(); !why.empty())
     return refuse(name, why, operation->comm());
-  if (!operation->leave_to_cpu())
-    return refuse(name, "rounds of the request have run in GPU streams; create it before these",
-                  operation->comm());
   std::shared_ptr<PartitionWords> words = PartitionWords::make(operation->partitions());
   if (!words) return refuse(name, "no page-locked memory is left for it (FAIRLEAD_POOLS)", operation->comm());
+  if (!operation->use(words))
+    return refuse(name, "rounds of the request have run in GPU streams; create it before these",
+                  operation->comm());
   *prequest = {words->data(), operation->partitions()};
-  operation->use(words);
   std::lock_guard lock(prequests.mutex);
   prequests.words[words->data()] = std::move(words);
   return MPI_SUCCESS;

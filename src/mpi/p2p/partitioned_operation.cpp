@@ -58,9 +58,14 @@ bool Partitioned::has_host_memory() const {
   return host_.data();
 }
 
-void Partitioned::use(std::shared_ptr<PartitionWords> words) {
-  words_ = std::move(words);
+bool Partitioned::use(std::shared_ptr<PartitionWords> words) {
+  {
+    std::lock_guard lock(engine().mutex());
+    if (!leave_to_cpu()) return false;
+    words_ = std::move(words);
+  }
   use_on_gpu(true);
+  return true;
 }
 
 int Partitioned::peer_on_node() const {
@@ -77,6 +82,7 @@ bool Partitioned::may_be_direct() const {
 int Partitioned::start() {
   by_kernels_ = has_words();
   begin();
+  if (starts_enqueued_ > 0) --starts_enqueued_;
   arrived_ = false;
   came_ = -1;
   host_error_ = error_ = MPI_SUCCESS;
@@ -200,14 +206,9 @@ bool PartitionedSend::begin_direct() {
   return link_ && rounds_ + 1 >= link_->first_round();
 }
 
-bool PartitionedSend::leave_to_cpu() {
-  std::lock_guard lock(engine().mutex());
-  return !link_ || !link_->by_kernels();
-}
-
 bool PartitionedSend::stream_may_run(int device) {
   std::lock_guard lock(engine().mutex());
-  return link_ && link_->by_kernels() && rounds_ + 1 >= link_->first_round() &&
+  return link_ && link_->by_kernels() && !link_->is_broken() && rounds_ + 1 >= link_->first_round() &&
          device::device_at(buffer_.address) == device;
 }
 
@@ -219,7 +220,11 @@ void PartitionedSend::advance() {
     opened_ = true;
   }
   if ((by_kernels_ || direct_) && !copy_runs()) return;
-  if (direct_ && link_->by_kernels() && ready_ >= partitions_ && error_ == MPI_SUCCESS) {
+  if (direct_ && link_->is_broken()) {
+    error_ = MPI_ERR_OTHER;
+    return end_round();
+  }
+  if (direct_ && link_->by_kernels() && ready_ >= partitions_) {
     if (load(link_->sent()) == 0) return;
     store(link_->sent(), 0);
   }
@@ -262,9 +267,10 @@ void PartitionedSend::end_run(Error state) {
     log_unreadable();
     error_ = MPI_ERR_OTHER;
   }
-  const bool told = direct_ && link_->by_kernels() && !failed;
+  const bool handed_over = direct_ && link_->by_kernels();
+  if (handed_over && failed) link_->fail();
   if (direct_)
-    for (int i = first_; i < end_ && !told; ++i)
+    for (int i = first_; i < end_ && !handed_over; ++i)
       store(link_->arrived(i), failed ? p2p::partition_failed : p2p::partition_arrived);
   else if (!failed)
     error_ = real.Pready_range(first_, end_ - 1, request_);
@@ -347,28 +353,28 @@ bool PartitionedReceive::open_buffer() {
     if (handing_over_.poll() == Error::not_ready) return false;
     const Attempt opened = kernels::hand_over(handing_over_, device_, offer_->opening());
     if (opened == Attempt::later) return false;
-    if (opened == Attempt::never) error_ = MPI_ERR_OTHER;
+    if (opened == Attempt::never) offer_->fail();
   }
   to_open_ = false;
   return true;
 }
 
-bool PartitionedReceive::leave_to_cpu() {
-  std::lock_guard lock(engine().mutex());
-  return !offer_ || offer_->leave_to_cpu();
-}
-
 bool PartitionedReceive::stream_may_run(int device) {
   std::lock_guard lock(engine().mutex());
   return !has_words() && offer_ && offer_->is_direct(rounds_ + 1) &&
-         (!offer_->by_kernels() || device::device_at(buffer_.address) == device);
+         (!offer_->by_kernels() || (!offer_->is_broken() && device::device_at(buffer_.address) == device));
 }
 
 void PartitionedReceive::advance() {
   if (complete()) return;
   if (direct_) {
     if (to_open_ && !open_buffer()) return;
-    if (error_ != MPI_SUCCESS) return end_round();
+    if (const Error opening = handing_over_.poll(); opening != Error::none && opening != Error::not_ready)
+      offer_->fail();
+    if (offer_->is_broken()) {
+      error_ = MPI_ERR_OTHER;
+      return end_round();
+    }
     if (!see_arrivals()) return;
     for (int i = 0; i < partitions_; ++i) {
       if (load(offer_->arrived(i)) != p2p::partition_arrived) error_ = MPI_ERR_OTHER;

@@ -99,10 +99,12 @@ class Partitioned : public Operation {
   int partitions() const { return partitions_; }
   uint64_t bytes_of(int partitions) const { return static_cast<uint64_t>(layout_.bytes * partitions); }
   bool exists(int partition) const { return partition >= 0 && partition < partitions_; }
-  void use(std::shared_ptr<PartitionWords> words);
   // Kernels of the program will mark or await partitions. False: it is too late, kernels of Fairlead's hand
   // them over.
-  virtual bool leave_to_cpu() = 0;
+  bool use(std::shared_ptr<PartitionWords> words);
+  // The program has enqueued a start that the CPU will come to; `times` < 0: it has not, after all.
+  void note_start(int times = 1) { starts_enqueued_ += times; }
+  bool will_start() const { return !active && starts_enqueued_ > 0; }
   // Does a stream run the round that the program has enqueued last?
   std::atomic<bool> in_stream = false;
   // A stream or a kernel will take part: rounds may become direct. `may_map`: the call may end a capture of
@@ -122,6 +124,7 @@ class Partitioned : public Operation {
     return {partitions_, static_cast<uint64_t>(layout_.bytes), !has_words()};
   }
   int peer_on_node() const;
+  virtual bool leave_to_cpu() = 0;
   // Is the round that starts now direct?
   virtual bool begin_direct() = 0;
 
@@ -160,6 +163,7 @@ class Partitioned : public Operation {
   uint64_t rounds_ = 0;  // that have started
   bool on_gpu_ = false, direct_ = false;
   Mutex asking_;  // guards host MPI calls that query request_
+  std::atomic<int> starts_enqueued_ = 0;
   std::atomic<bool> arrived_{false};
   MPI_Count came_ = -1;  // length of the received message, if the host MPI reported it
   int host_error_ = MPI_SUCCESS;
@@ -207,7 +211,6 @@ class PartitionedSend : public Partitioned {
   }
 
   void use_on_gpu(bool may_map) override;
-  bool leave_to_cpu() override;
   // May a stream of the device run the next round alone?
   bool stream_may_run(int device);
   kernels::HandOver giving(int low, int high) const {
@@ -217,6 +220,7 @@ class PartitionedSend : public Partitioned {
 
  private:
   void join();
+  bool leave_to_cpu() override { return !link_ || !link_->by_kernels(); }
   bool begin_direct() override;
   bool claim(int partition) override;
   bool copy_partitions(int first, int partitions) override;
@@ -256,7 +260,6 @@ class PartitionedReceive : public Partitioned {
   }
 
   void use_on_gpu(bool may_map) override;
-  bool leave_to_cpu() override;
   // May a stream of the device run the next round alone?
   bool stream_may_run(int device);
   // Whose words that stream uses.
@@ -265,6 +268,7 @@ class PartitionedReceive : public Partitioned {
  private:
   enum class Location : uint8_t { in_host, moving, in_device };
 
+  bool leave_to_cpu() override { return !offer_ || offer_->leave_to_cpu(); }
   bool begin_direct() override;
   int ask_host(int partition, int* flag);
   size_t bytes_in(int first, int partitions) const override;

@@ -226,6 +226,8 @@ FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm))
     return MPI_Start(started);
   };
   if (const auto started = start_partitioned(*request, comm)) return *started;
-  return enqueue(comm, EnqueuedWork{start, nullptr, true}, request);
+  const int result = enqueue(comm, EnqueuedWork{start, nullptr, true}, request);
+  if (result != MPI_SUCCESS) forget_start(*request);
+  return result;
 }
 #include "mpi/stream/generated/enqueued_collectives.inc"

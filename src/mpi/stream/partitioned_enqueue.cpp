@@ -49,12 +49,14 @@ template <class User>
 int hand_over(User& user, const StreamCommunicator& mine, MPI_Comm comm, const kernels::HandOver& call) {
   const int device = mine.stream->device();
   const Error error = mine.stream->submit([&](device::Stream stream, bool captured) {
+    if (captured && !device::runtime()->captures_words()) return Error::capturing;
     if (captured) user.use_until(nullptr);
     return kernels::launch_handover(device, stream, call);
   });
   if (error == Error::none) return MPI_SUCCESS;
   log_line(LogLevel::error, "a partition cannot be handed over: %s %s", device::to_string(error),
            device::runtime()->error_text());
+  if (error != Error::capturing) user.fail();
   return raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
 }
 
@@ -118,7 +120,9 @@ std::optional<int> start_receive(PartitionedReceive& operation, const StreamComm
 std::optional<int> start_send(PartitionedSend& operation, const StreamCommunicator& mine, MPI_Comm comm,
                               MPI_Request request) {
   if (!operation.stream_may_run(mine.stream->device())) {
-    operation.use_on_gpu(!mine.stream->is_captured());
+    const bool captured = mine.stream->is_captured();
+    operation.use_on_gpu(!captured);
+    if (!captured) operation.note_start();
     return std::nullopt;
   }
   if (const int error = earlier_error(mine, comm); error != MPI_SUCCESS) return error;
@@ -142,6 +146,9 @@ int mark(const char* name, int low, int high, MPI_Request request, MPI_Comm comm
   }
   return enqueue_unwaited(comm, [=](MPI_Request* started) {
     *started = MPI_REQUEST_NULL;
+    // The stream of the start may be looked at later.
+    if (const auto* send = find_partitioned<PartitionedSend>(request); send && send->will_start())
+      return try_again;
     return fairlead_Pready_range(low, high, request);
   });
 }
@@ -176,6 +183,11 @@ std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm) {
     return start_receive(*receive, *mine, comm, request);
   if (auto* send = find_partitioned<PartitionedSend>(request)) return start_send(*send, *mine, comm, request);
   return std::nullopt;
+}
+
+void forget_start(MPI_Request request) {
+  if (auto* send = find_partitioned<PartitionedSend>(request); send && send->will_start())
+    send->note_start(-1);
 }
 
 }  // namespace fairlead::mpi

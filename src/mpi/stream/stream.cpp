@@ -13,7 +13,7 @@
 #include "device/copies/copy.h"
 #include "device/copies/small_copy.h"
 #include "device/pinned_buffer.h"
-#include "kernels/kernel_run.h"
+#include "kernels/handover/handover_run.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/check/stream_check.h"
 #include "mpi/core/engine.h"
@@ -86,6 +86,7 @@ void prepare_progress(int device) {
     (void)transport::export_probe(*node, device);
   }
   kernels::prepare_kernel_runs(device);
+  (void)kernels::handovers_run_on(device);
   if (!engine().spans_nodes()) return;
   constexpr int long_buffers = 4;
   std::vector<device::PinnedBuffer> buffers;

@@ -55,6 +55,8 @@ int enqueue_unwaited(MPI_Comm comm, StartOperation start);
 // Starts a partitioned request, if the stream of the communicator can run its round alone. Otherwise returns
 // nullopt; the caller then uses enqueue().
 std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm);
+// That enqueue() has failed.
+void forget_start(MPI_Request request);
 // wait_enqueued() calls the function for this persistent request.
 void wait_for_request_by(MPI_Request request, MPI_Comm comm, std::function<int(MPI_Status*)> wait);
 // The first error of the operations of a communicator since the last call that has returned one.

@@ -285,6 +285,39 @@ RANK_TEST(partitioned, S2_marks_in_two_threads_and_streams, 2) {
   }
 }
 
+// The stream of the marks waits for that of the start. On a stream of another device they are refused if
+// kernels hand partitions over, else as any other.
+RANK_TEST(partitioned, S2_marks_in_a_stream_that_waits_for_the_start, 2) {
+  if (const char* reason = why_not_partitioned()) return skip(reason);
+  const int peer = partner();
+  int device = 0, devices = 0;
+  DRIVER(Stream::gpu().current_device(&device));
+  DRIVER(Stream::gpu().device_count(&devices));
+  Stream stream, other;
+  DRIVER(Stream::gpu().set_current_device((device + 1) % devices));
+  Stream elsewhere;
+  DRIVER(Stream::gpu().set_current_device(device));
+  if (peer == MPI_PROC_NULL) return;
+  Ends ends(peer, 600, stream.comm());
+  device::Event event;
+  DRIVER(Stream::gpu().create_event(device, &event));
+  for (int round = 0; round < 40; ++round) {
+    ends.out.fill(key_of(round, rank));
+    MUST(MPIX_Start_enqueue(&ends.receive, stream.comm()));
+    MUST(MPIX_Start_enqueue(&ends.send, stream.comm()));
+    DRIVER(Stream::gpu().record_event(event, stream.get()));
+    DRIVER(Stream::gpu().wait_event(other.get(), event));
+    if (round > 30 && devices > 1 && getenv("TEST_IN_STREAMS"))
+      EXPECT_ERROR(MPIX_Pready_enqueue(0, ends.send, elsewhere.comm()), MPI_ERR_REQUEST);
+    mark_all(ends, round % 3 ? other : stream, static_cast<unsigned>(round));
+    MUST(MPIX_Wait_enqueue(&ends.send, MPI_STATUS_IGNORE));
+    MUST(MPIX_Wait_enqueue(&ends.receive, MPI_STATUS_IGNORE));
+    stream.synchronize();
+    EXPECT_HOLDS(ends.in, key_of(round, peer), ends.in.bytes());
+  }
+  DRIVER(Stream::gpu().destroy_event(event));
+}
+
 // Of another operation on the communicator. The round that was enqueued around it is as any other.
 RANK_TEST(partitioned, S3_an_earlier_error_loses_no_round, 2) {
   if (const char* reason = why_not_partitioned()) return skip(reason);

@@ -20,8 +20,17 @@ struct Share {
 };
 struct Partition {
   std::vector<Share> shares;
-  std::atomic<unsigned> count, arrived, sent;
+  std::atomic<unsigned> count, arrived;
   explicit Partition(size_t shares) : shares(shares) {}
+};
+struct Message {
+  std::list<Partition> partitions;
+  std::atomic<unsigned> count, sent;
+  Message(size_t partitions_in_it, size_t shares) {
+    for (size_t i = 0; i < partitions_in_it; ++i) partitions.emplace_back(shares);
+  }
+  Partition& first() { return partitions.front(); }
+  Partition& last() { return partitions.back(); }
 };
 
 unsigned replace_none(std::atomic<unsigned>& word, unsigned value) {
@@ -29,16 +38,21 @@ unsigned replace_none(std::atomic<unsigned>& word, unsigned value) {
   word.compare_exchange_strong(old, value, relaxed);
   return old;
 }
-void end_share(Partition& partition, Share& share) {
+void end_share(Message& message, Partition& partition, Share& share) {
   share.word.store(none, relaxed);
   std::atomic_thread_fence(release);
   if (partition.count.fetch_add(1, relaxed) != partition.shares.size() - 1) return;
   partition.count.store(0, relaxed);
-  partition.sent.store(1, relaxed);
   std::atomic_thread_fence(acq_rel);
+  if (message.count.fetch_add(1, relaxed) == message.partitions.size() - 1) {
+    message.count.store(0, relaxed);
+    std::atomic_thread_fence(acq_rel);
+    message.sent.store(1, relaxed);
+    std::atomic_thread_fence(release);
+  }
   partition.arrived.store(1, relaxed);
 }
-void give(Partition& partition, Share& share, int value) {
+void give(Message& message, Partition& partition, Share& share, int value) {
   if (share.word.load(relaxed) == none) {
     share.bounce.write(value);
     std::atomic_thread_fence(release);
@@ -46,13 +60,13 @@ void give(Partition& partition, Share& share, int value) {
   }
   std::atomic_thread_fence(acquire);
   share.buffer.write(value);
-  end_share(partition, share);
+  end_share(message, partition, share);
 }
-void open(Partition& partition, Share& share) {
+void open(Message& message, Partition& partition, Share& share) {
   if (replace_none(share.word, opened) == none) return;
   std::atomic_thread_fence(acquire);
   share.buffer.write(share.bounce.read());
-  end_share(partition, share);
+  end_share(message, partition, share);
 }
 
 // What a stream does between two kernels, which it orders.
@@ -63,49 +77,101 @@ void wait_and_clear(std::atomic<unsigned>& word) {
 void behind_the_kernel_before() {
   std::atomic_thread_fence(release);
 }
-void send(Partition& partition, int rounds) {
+// All shares of a message, one after the other.
+template <class Do>
+void for_each_share(Message& message, Do what) {
+  int number = 0;
+  for (Partition& partition : message.partitions)
+    for (Share& share : partition.shares) what(partition, share, number++);
+}
+void send(Message& message, int rounds) {
   for (int round = 1; round <= rounds; ++round) {
     behind_the_kernel_before();
-    for (size_t i = 0; i < partition.shares.size(); ++i)
-      give(partition, partition.shares[i], round * 10 + static_cast<int>(i));
-    wait_and_clear(partition.sent);
+    for_each_share(message, [&](Partition& partition, Share& share, int number) {
+      give(message, partition, share, round * 10 + number);
+    });
+    wait_and_clear(message.sent);
   }
 }
-void receive(Partition& partition, int rounds) {
+void receive(Message& message, int rounds) {
   for (int round = 1; round <= rounds; ++round) {
     behind_the_kernel_before();
-    for (Share& share : partition.shares) open(partition, share);
-    wait_and_clear(partition.arrived);
-    for (size_t i = 0; i < partition.shares.size(); ++i)
-      require(partition.shares[i].buffer.read() == round * 10 + static_cast<int>(i), "other bytes arrive");
+    for_each_share(message,
+                   [&](Partition& partition, Share& share, int) { open(message, partition, share); });
+    for (Partition& partition : message.partitions) wait_and_clear(partition.arrived);
+    for_each_share(message, [&](Partition&, Share& share, int number) {
+      require(share.buffer.read() == round * 10 + number, "other bytes arrive");
+    });
   }
 }
 
-Machine::Program between_two(size_t shares, int rounds) {
+Machine::Program between_two(size_t partitions, size_t shares, int rounds) {
   return [=](Machine::Run& run) {
-    auto partition = std::make_shared<Partition>(shares);
-    run.thread([=] { send(*partition, rounds); });
-    run.thread([=] { receive(*partition, rounds); });
+    auto message = std::make_shared<Message>(partitions, shares);
+    run.thread([=] { send(*message, rounds); });
+    run.thread([=] { receive(*message, rounds); });
     run.in_the_end = [=] {
-      for (Share& share : partition->shares) require(share.word.load() == none, "a share is left behind");
-      require(partition->count.load() == 0 && !partition->sent.load() && !partition->arrived.load(),
-              "a word is left behind");
+      for_each_share(*message, [](Partition& partition, Share& share, int) {
+        require(share.word.load() == none && !partition.count.load() && !partition.arrived.load(),
+                "a word is left behind");
+      });
+      require(!message->count.load() && !message->sent.load(), "a word is left behind");
     };
   };
 }
-// Threads of one kernel, each with its share.
+// Threads of one kernel of the sender, each with its share.
 void by_two_threads(Machine::Run& run) {
-  auto partition = std::make_shared<Partition>(2);
-  run.thread([=] { give(*partition, partition->shares[0], 10); });
+  auto message = std::make_shared<Message>(1, 2);
+  run.thread([=] { give(*message, message->first(), message->first().shares[0], 10); });
   run.thread([=] {
-    give(*partition, partition->shares[1], 11);
-    wait_and_clear(partition->sent);
+    give(*message, message->first(), message->first().shares[1], 11);
+    wait_and_clear(message->sent);
   });
-  run.thread([=] { receive(*partition, 1); });
+  run.thread([=] { receive(*message, 1); });
+}
+// Of the receiver, each with a partition; the sender begins another round.
+void to_two_threads(Machine::Run& run) {
+  auto message = std::make_shared<Message>(2, 1);
+  run.thread([=] {
+    send(*message, 1);
+    give(*message, message->first(), message->first().shares[0], 20);
+  });
+  for (Partition* partition : {&message->first(), &message->last()})
+    run.thread([=] { open(*message, *partition, partition->shares[0]); });
+}
+
+// One partition of two has arrived, whose shares came from two threads.
+void one_of_two(Machine::Run& run) {
+  auto message = std::make_shared<Message>(2, 2);
+  Partition& partition = message->first();
+  for (int i : {0, 1})
+    run.thread([=, &partition] { give(*message, partition, partition.shares[static_cast<size_t>(i)], i); });
+  run.thread([=, &partition] {
+    for (Share& share : partition.shares) open(*message, partition, share);
+    wait_and_clear(partition.arrived);
+    for (int i : {0, 1})
+      require(partition.shares[static_cast<size_t>(i)].buffer.read() == i, "other bytes arrive");
+  });
+}
+// A receiver that has seen all uses the words again as soon as the sender has cleared `sent`.
+void another_use(Machine::Run& run) {
+  auto message = std::make_shared<Message>(1, 1);
+  auto used = std::make_shared<models::Plain<int>>();
+  run.thread([=] {
+    give(*message, message->first(), message->first().shares[0], 10);
+    Machine::only().await([&] { return message->sent.load(relaxed) == 1; });
+    used->write(1);
+    message->sent.store(0, release);
+  });
+  run.thread([=] {
+    receive(*message, 1);
+    if (message->sent.load(acquire) == 0) used->write(2);
+  });
 }
 
 TEST(Models, handover) {
-  models::examine({between_two(1, 2), between_two(2, 1), by_two_threads});
+  models::examine(
+      {between_two(1, 1, 2), between_two(1, 2, 1), by_two_threads, to_two_threads, one_of_two, another_use});
 }
 
 }  // namespace
