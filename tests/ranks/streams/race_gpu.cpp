@@ -36,8 +36,8 @@ constexpr RaceGpu of_fairlead = {
     .graph_destroy = fairlead_device_graph_destroy,
 };
 
-// That of the process: Fairlead opens it where it needs a GPU.
-void* hip_library() {
+// That of the process: Fairlead opens it where it needs a GPU. Finding it is a call of HIP.
+void* find_hip_library() {
   int device = 0;
   if (fairlead_device_get(&device) != FAIRLEAD_DEVICE_SUCCESS) return nullptr;
   for (const char* name : {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so"})
@@ -45,11 +45,15 @@ void* hip_library() {
   return nullptr;
 }
 
+void* hip_library() {
+  static void* const library = find_hip_library();
+  return library;
+}
+
 // HIP as a program calls it.
 template <class Function>
 Function hip(const char* name) {
-  static void* const library = hip_library();
-  void* const function = library ? dlsym(library, name) : nullptr;
+  void* const function = hip_library() ? dlsym(hip_library(), name) : nullptr;
   if (!function) give_up("no HIP in the process, or it lacks %s", name);
   return reinterpret_cast<Function>(function);
 }
