@@ -36,7 +36,7 @@ LONG_FILES = {
 
 def tracked(pattern):
     """The files of the checkout whose names match, but no generated ones."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    listed = subprocess.run([need("git"), "ls-files", "-z"], cwd=SOURCE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     if listed.returncode != 0:
         print("skipped: this is no checkout of git")
         sys.exit(SKIPPED)

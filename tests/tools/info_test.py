@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -25,8 +26,8 @@ class Info(ToolTest):
 
     def test_the_commit_is_that_of_the_sources(self):
         source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        if not os.path.exists(os.path.join(source, ".git")):
-            self.skipTest("the sources are no repository")
+        if not shutil.which("git") or not os.path.exists(os.path.join(source, ".git")):
+            self.skipTest("the sources are no repository, or there is no git")
         git = subprocess.run(["git", "-C", source, "rev-parse", "HEAD"], text=True, capture_output=True)
         commit = self.told()["commit"].removesuffix("+changes")
         if git.returncode == 0 and commit != "unknown":
