@@ -209,7 +209,7 @@ bool PartitionedSend::begin_direct() {
 bool PartitionedSend::stream_may_run(int device) {
   std::lock_guard lock(engine().mutex());
   return link_ && link_->by_kernels() && !link_->is_broken() && rounds_ + 1 >= link_->first_round() &&
-         device::device_at(buffer_.address) == device;
+         is_on(device);
 }
 
 void PartitionedSend::advance() {
@@ -362,7 +362,7 @@ bool PartitionedReceive::open_buffer() {
 bool PartitionedReceive::stream_may_run(int device) {
   std::lock_guard lock(engine().mutex());
   return !has_words() && offer_ && offer_->is_direct(rounds_ + 1) &&
-         (!offer_->by_kernels() || (!offer_->is_broken() && device::device_at(buffer_.address) == device));
+         (!offer_->by_kernels() || (!offer_->is_broken() && is_on(device)));
 }
 
 void PartitionedReceive::advance() {

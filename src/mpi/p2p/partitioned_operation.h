@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/memory/host_buffer.h"
+#include "device/classify.h"
 #include "device/copies/copy.h"
 #include "device/pinned_buffer.h"
 #include "kernels/kernel_run.h"
@@ -97,6 +98,7 @@ class Partitioned : public Operation {
 
   bool has_words() const { return words_.use_count() > 1; }
   int partitions() const { return partitions_; }
+  bool is_on(int device) const { return device::device_at(buffer_.address) == device; }
   uint64_t bytes_of(int partitions) const { return static_cast<uint64_t>(layout_.bytes * partitions); }
   bool exists(int partition) const { return partition >= 0 && partition < partitions_; }
   // Kernels of the program will mark or await partitions. False: it is too late, kernels of Fairlead's hand

@@ -139,8 +139,8 @@ int mark(const char* name, int low, int high, MPI_Request request, MPI_Comm comm
     return refuse(comm, name, "there are no such partitions");
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (operation && operation->in_stream && mine) {
-    if (!operation->stream_may_run(mine->stream->device()))
-      return refuse(comm, name, "the stream is not one of the device whose stream has started the request");
+    if (!operation->is_on(mine->stream->device()))
+      return refuse(comm, name, "the stream is one of another device than the buffer");
     if (const int error = earlier_error(*mine, comm); error != MPI_SUCCESS) return error;
     return hand_over(operation->link(), *mine, comm, operation->giving(low, high));
   }
