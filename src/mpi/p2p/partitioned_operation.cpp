@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "device/classify.h"
 #include "device/copies/small_copy.h"
 #include "kernels/handover/handover_run.h"
 #include "mpi/check/stream_check.h"
