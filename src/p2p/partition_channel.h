@@ -74,9 +74,9 @@ struct PartitionShape {
 // Do what may not be possible any more when streams wait: make and page-lock this rank's memory for channels;
 // and, when others have done that, page-lock theirs and find out where this device may write.
 void open_channels(node::Node& node);
+void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
 // As MPI is over: frees what only a graph might still use.
 void close_channels();
-void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
 
 // How long a stream may use what belongs to a request.
 class StreamUse {
