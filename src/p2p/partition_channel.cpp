@@ -179,6 +179,7 @@ kernels::HandOver PartitionOffer::opening() const {
 
 PartitionOffer::~PartitionOffer() {
   name_.store(0, std::memory_order_release);
+  if (is_broken()) use_.until(nullptr);  // the sender may use it
   std::lock_guard lock(own_mutex);
   own[static_cast<size_t>(index_)] = {true, false, std::move(use_), area_};
   free_unused();
@@ -277,6 +278,7 @@ PartitionLink::~PartitionLink() {
 
 void PartitionLink::fail() {
   channel_->broken.store(1, std::memory_order_release);
+  std::atomic_ref(channel_->sent).store(1, std::memory_order_release);
   for (uint32_t& word : channel_->arrived)
     std::atomic_ref(word).store(partition_failed, std::memory_order_release);
 }

@@ -121,7 +121,7 @@ class PartitionOffer {
   bool leave_to_cpu();
   // Opens the buffer for a round that they hand over.
   kernels::HandOver opening() const;
-  // A GPU has failed meanwhile, or does so: the sender waits no more.
+  // A GPU has failed meanwhile, or does so: in this round the sender waits no more.
   bool is_broken() const { return channel_.broken.load(std::memory_order_acquire) != 0; }
   void fail();
   // False: this one, which starts now, travels through the host MPI.
@@ -161,7 +161,7 @@ class PartitionLink {
   // Hands over partitions of the message that begins there.
   kernels::HandOver giving(const void* message, int first, int count) const;
   uint32_t* sent() { return &channel_->sent; }
-  // As of the offer; the receiver waits no more.
+  // As of the offer; in this round no rank waits any more.
   bool is_broken() const { return channel_->broken.load(std::memory_order_acquire) != 0; }
   void fail();
   // As PartitionOffer::use_until().

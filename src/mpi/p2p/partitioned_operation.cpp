@@ -81,7 +81,6 @@ bool Partitioned::may_be_direct() const {
 int Partitioned::start() {
   by_kernels_ = has_words();
   begin();
-  if (starts_enqueued_ > 0) --starts_enqueued_;
   arrived_ = false;
   came_ = -1;
   host_error_ = error_ = MPI_SUCCESS;

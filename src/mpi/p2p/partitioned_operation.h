@@ -104,7 +104,7 @@ class Partitioned : public Operation {
   // Kernels of the program will mark or await partitions. False: it is too late, kernels of Fairlead's hand
   // them over.
   bool use(std::shared_ptr<PartitionWords> words);
-  // The program has enqueued a start that the CPU will come to; `times` < 0: it has not, after all.
+  // The program has enqueued a start that the CPU will come to; `times` < 0: it does not any more.
   void note_start(int times = 1) { starts_enqueued_ += times; }
   bool will_start() const { return !active && starts_enqueued_ > 0; }
   // Does a stream run the round that the program has enqueued last?
@@ -200,7 +200,8 @@ class PartitionedSend : public Partitioned {
   // Marks partitions. `tell_host` is the host MPI's function, which refuses those that do not exist.
   template <class TellHost>
   int mark_ready(const std::vector<int>& partitions, TellHost tell_host) {
-    const bool direct = direct_ && active;
+    if (!active) return tell_host();
+    const bool direct = direct_;
     int result = MPI_SUCCESS;
     for (size_t i = 0; i < partitions.size() && result == MPI_SUCCESS; ++i)
       result = direct ? mark_direct(partitions[i], partitions[i]) : copy_out(partitions[i], partitions[i]);
@@ -208,7 +209,8 @@ class PartitionedSend : public Partitioned {
   }
   template <class TellHost>
   int mark_ready(int low, int high, TellHost tell_host) {
-    if (direct_ && active) return mark_direct(low, high);
+    if (!active) return tell_host();
+    if (direct_) return mark_direct(low, high);
     return end_marking(copy_out(low, high), high - low + 1, tell_host);
   }
 

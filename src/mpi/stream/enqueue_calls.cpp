@@ -221,13 +221,16 @@ FAIRLEAD_ENQUEUE(Sendrecv,
 FAIRLEAD_ENQUEUE(Start, (MPI_Request * request, MPI_Comm comm), (request, comm)) {
   if (*request == MPI_REQUEST_NULL)
     return raise_error(comm, MPI_ERR_REQUEST, "the start of MPI_REQUEST_NULL");
-  auto start = [persistent = *request](MPI_Request* started) {
+  bool noted = false;
+  if (const auto started = start_partitioned(*request, comm, &noted)) return *started;
+  auto start = [persistent = *request, noted](MPI_Request* started) {
     *started = persistent;
-    return MPI_Start(started);
+    const int result = MPI_Start(started);
+    if (noted) forget_start(persistent);
+    return result;
   };
-  if (const auto started = start_partitioned(*request, comm)) return *started;
   const int result = enqueue(comm, EnqueuedWork{start, nullptr, true}, request);
-  if (result != MPI_SUCCESS) forget_start(*request);
+  if (result != MPI_SUCCESS && noted) forget_start(*request);
   return result;
 }
 #include "mpi/stream/generated/enqueued_collectives.inc"

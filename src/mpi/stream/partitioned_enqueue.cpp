@@ -56,7 +56,7 @@ int hand_over(User& user, const StreamCommunicator& mine, MPI_Comm comm, const k
   if (error == Error::none) return MPI_SUCCESS;
   log_line(LogLevel::error, "a partition cannot be handed over: %s %s", device::to_string(error),
            device::runtime()->error_text());
-  if (error != Error::capturing) user.fail();
+  if (error != Error::capturing && !mine.stream->is_captured()) user.fail();
   return raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
 }
 
@@ -118,10 +118,11 @@ std::optional<int> start_receive(PartitionedReceive& operation, const StreamComm
 }
 
 std::optional<int> start_send(PartitionedSend& operation, const StreamCommunicator& mine, MPI_Comm comm,
-                              MPI_Request request) {
+                              MPI_Request request, bool* noted) {
   if (!operation.stream_may_run(mine.stream->device())) {
     const bool captured = mine.stream->is_captured();
     operation.use_on_gpu(!captured);
+    *noted = !captured;
     if (!captured) operation.note_start();
     return std::nullopt;
   }
@@ -144,10 +145,12 @@ int mark(const char* name, int low, int high, MPI_Request request, MPI_Comm comm
     if (const int error = earlier_error(*mine, comm); error != MPI_SUCCESS) return error;
     return hand_over(operation->link(), *mine, comm, operation->giving(low, high));
   }
+  const bool captured = mine && mine->stream->is_captured();
   return enqueue_unwaited(comm, [=](MPI_Request* started) {
     *started = MPI_REQUEST_NULL;
     // The stream of the start may be looked at later.
-    if (const auto* send = find_partitioned<PartitionedSend>(request); send && send->will_start())
+    if (const auto* send = find_partitioned<PartitionedSend>(request);
+        send && (captured ? !send->active : send->will_start()))
       return try_again;
     return fairlead_Pready_range(low, high, request);
   });
@@ -176,18 +179,18 @@ int await(MPI_Request request, int partition, MPI_Comm comm) {
 
 }  // namespace
 
-std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm) {
+std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm, bool* noted) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (!mine) return std::nullopt;
   if (auto* receive = find_partitioned<PartitionedReceive>(request))
     return start_receive(*receive, *mine, comm, request);
-  if (auto* send = find_partitioned<PartitionedSend>(request)) return start_send(*send, *mine, comm, request);
+  if (auto* send = find_partitioned<PartitionedSend>(request))
+    return start_send(*send, *mine, comm, request, noted);
   return std::nullopt;
 }
 
 void forget_start(MPI_Request request) {
-  if (auto* send = find_partitioned<PartitionedSend>(request); send && send->will_start())
-    send->note_start(-1);
+  if (auto* send = find_partitioned<PartitionedSend>(request)) send->note_start(-1);
 }
 
 }  // namespace fairlead::mpi

@@ -53,9 +53,9 @@ int enqueue_collective(Function function, const CollectiveCall& call,
 // The stream goes on at once, and nobody learns when it is complete; its start must not leave a request.
 int enqueue_unwaited(MPI_Comm comm, StartOperation start);
 // Starts a partitioned request, if the stream of the communicator can run its round alone. Otherwise returns
-// nullopt; the caller then uses enqueue().
-std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm);
-// That enqueue() has failed.
+// nullopt; the caller then uses enqueue(), and if the start was noted, for marks that come before it, calls
+// forget_start() when that has failed or the CPU has started the request.
+std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm, bool* noted);
 void forget_start(MPI_Request request);
 // wait_enqueued() calls the function for this persistent request.
 void wait_for_request_by(MPI_Request request, MPI_Comm comm, std::function<int(MPI_Status*)> wait);

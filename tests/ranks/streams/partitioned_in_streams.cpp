@@ -219,6 +219,54 @@ RANK_TEST(partitioned, S5_a_graph_replays_rounds, 2) {
   }
 }
 
+// The start in one stream, the marks in another one, which progress may look at first.
+RANK_TEST(partitioned, S5_a_graph_of_two_streams_replays_rounds, 2) {
+  if (const char* reason = why_no_graphs()) return skip(reason);
+  if (const char* reason = why_not_partitioned()) return skip(reason);
+  const int peer = partner();
+  int device = 0;
+  DRIVER(Stream::gpu().current_device(&device));
+  Stream first, second;
+  if (peer == MPI_PROC_NULL) return;
+  device::Event forth, back;
+  DRIVER(Stream::gpu().create_event(device, &forth));
+  DRIVER(Stream::gpu().create_event(device, &back));
+  for (int variant = 0; variant < 4; ++variant) {
+    Stream &stream = variant % 2 ? first : second, &other = variant % 2 ? second : first;
+    Ends ends(peer, 600, stream.comm());
+    auto enqueue = [&] {
+      MUST(MPIX_Start_enqueue(&ends.receive, stream.comm()));
+      MUST(MPIX_Start_enqueue(&ends.send, stream.comm()));
+      DRIVER(Stream::gpu().record_event(forth, stream.get()));
+      DRIVER(Stream::gpu().wait_event(other.get(), forth));
+      mark_all(ends, other, 3);
+      DRIVER(Stream::gpu().record_event(back, other.get()));
+      DRIVER(Stream::gpu().wait_event(stream.get(), back));
+      MUST(MPIX_Wait_enqueue(&ends.send, MPI_STATUS_IGNORE));
+      MUST(MPIX_Wait_enqueue(&ends.receive, MPI_STATUS_IGNORE));
+    };
+    auto expect = [&](int round) {
+      stream.synchronize();
+      EXPECT_HOLDS(ends.in, key_of(round, peer), ends.in.bytes());
+    };
+    const int warm = variant < 2 ? 0 : 6;
+    for (int round = 0; round < warm; ++round) {
+      ends.out.fill(key_of(round, rank));
+      enqueue();
+      expect(round);
+    }
+    const device::Graph graph = stream.capture(enqueue);
+    for (int round = warm; round < warm + 30; ++round) {
+      ends.out.fill(key_of(round, rank));
+      DRIVER(Stream::gpu().launch_graph(graph, stream.get()));
+      expect(round);
+    }
+    DRIVER(Stream::gpu().destroy_graph(graph));
+  }
+  DRIVER(Stream::gpu().destroy_event(forth));
+  DRIVER(Stream::gpu().destroy_event(back));
+}
+
 // More requests than can be offered at once, one after the other and several at a time.
 RANK_TEST(partitioned, requests_on_streams_come_and_go, 2) {
   if (const char* reason = why_not_partitioned()) return skip(reason);
