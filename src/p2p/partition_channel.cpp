@@ -167,14 +167,12 @@ void PartitionOffer::add_area(node::Node& node, void* table, int sender, const P
 }
 
 kernels::HandOver PartitionOffer::opening() const {
-  kernels::HandOver call;
-  call.shape = shape_;
-  call.count = call.shape.partitions;
-  call.buffer = buffer_;
-  call.area = area_;
-  call.arrived = channel_of_kernels_->arrived;
-  call.sent = &channel_of_kernels_->sent;
-  return call;
+  return {.shape = shape_,
+          .count = shape_.partitions,
+          .buffer = buffer_,
+          .area = area_,
+          .arrived = channel_of_kernels_->arrived,
+          .sent = &channel_of_kernels_->sent};
 }
 
 PartitionOffer::~PartitionOffer() {
@@ -258,16 +256,14 @@ void PartitionLink::map_area(node::Node& node, void* table, int receiver, int ow
 }
 
 kernels::HandOver PartitionLink::giving(const void* message, int first, int count) const {
-  kernels::HandOver call;
-  call.shape = of_kernels(shape_);
-  call.first = static_cast<unsigned>(first);
-  call.count = static_cast<unsigned>(count);
-  call.from = message;
-  call.buffer = mapped_.address();
-  call.area = area_.address();
-  call.arrived = channel_of_kernels_->arrived;
-  call.sent = &channel_of_kernels_->sent;
-  return call;
+  return {.shape = of_kernels(shape_),
+          .first = static_cast<unsigned>(first),
+          .count = static_cast<unsigned>(count),
+          .from = message,
+          .buffer = mapped_.address(),
+          .area = area_.address(),
+          .arrived = channel_of_kernels_->arrived,
+          .sent = &channel_of_kernels_->sent};
 }
 
 PartitionLink::~PartitionLink() {

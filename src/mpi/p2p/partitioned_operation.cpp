@@ -222,7 +222,7 @@ void PartitionedSend::advance() {
     error_ = MPI_ERR_OTHER;
     return end_round();
   }
-  if (direct_ && link_->by_kernels() && ready_ >= partitions_) {
+  if (is_handed_over() && ready_ >= partitions_) {
     if (load(link_->sent()) == 0) return;
     store(link_->sent(), 0);
   }
@@ -236,7 +236,7 @@ bool PartitionedSend::claim(int partition) {
 }
 
 Error PartitionedSend::start_copy(device::Copy& copy, int first, size_t bytes) {
-  if (direct_ && link_->by_kernels()) {
+  if (is_handed_over()) {
     const Attempt given = kernels::hand_over(handing_over_, device_, giving(first, end_ - 1));
     for (int i = first; given == Attempt::later && i < end_; ++i)
       ready_to_write_[static_cast<size_t>(i)] = true;
@@ -265,13 +265,14 @@ void PartitionedSend::end_run(Error state) {
     log_unreadable();
     error_ = MPI_ERR_OTHER;
   }
-  const bool handed_over = direct_ && link_->by_kernels();
-  if (handed_over && failed) link_->fail();
-  if (direct_)
-    for (int i = first_; i < end_ && !handed_over; ++i)
+  if (is_handed_over()) {
+    if (failed) link_->fail();
+  } else if (direct_) {
+    for (int i = first_; i < end_; ++i)
       store(link_->arrived(i), failed ? p2p::partition_failed : p2p::partition_arrived);
-  else if (!failed)
+  } else if (!failed) {
     error_ = real.Pready_range(first_, end_ - 1, request_);
+  }
   if (!failed || direct_) ready_ += end_ - first_;
 }
 

@@ -224,6 +224,8 @@ class PartitionedSend : public Partitioned {
 
  private:
   void join();
+  // Do kernels hand this round over?
+  bool is_handed_over() const { return direct_ && link_->by_kernels(); }
   bool leave_to_cpu() override { return !link_ || !link_->by_kernels(); }
   bool begin_direct() override;
   bool claim(int partition) override;

@@ -67,32 +67,34 @@ int earlier_error(const StreamCommunicator& mine, MPI_Comm comm) {
                                 : raise_error(comm, earlier, "an operation that was enqueued earlier");
 }
 
-// What the program enqueues for MPIX_Wait_enqueue().
-int end_receive(MPI_Request request, MPI_Comm comm, MPI_Status* status) {
-  auto* operation = find_partitioned<PartitionedReceive>(request);
-  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
-  if (!operation || !mine)
-    return refuse(comm_of_no_object(), "MPIX_Wait_enqueue", "the request or its communicator has been freed");
-  operation->in_stream = false;
-  if (status != MPI_STATUS_IGNORE) operation->describe(status);
+int await_end(PartitionedReceive& operation, const StreamCommunicator& mine, MPI_Comm comm) {
   std::vector<WordAccess> accesses;
   for (bool kind : {waits, writes})
-    for (int i = 0; i < operation->partitions(); ++i)
-      accesses.push_back({kind, operation->offer().arrived(i), kind == waits});
-  const int error = run(operation->offer(), *mine, comm, std::move(accesses));
-  if (error == MPI_SUCCESS) count(Traffic::in_stream, operation->bytes_of(operation->partitions()));
+    for (int i = 0; i < operation.partitions(); ++i)
+      accesses.push_back({kind, operation.offer().arrived(i), kind == waits});
+  const int error = run(operation.offer(), mine, comm, std::move(accesses));
+  if (error == MPI_SUCCESS) count(Traffic::in_stream, operation.bytes_of(operation.partitions()));
   return error;
 }
+int await_end(PartitionedSend& operation, const StreamCommunicator& mine, MPI_Comm comm) {
+  p2p::PartitionLink& link = operation.link();
+  return run(link, mine, comm, {{waits, link.sent(), 1}, {writes, link.sent(), 0}});
+}
 
-int end_send(MPI_Request request, MPI_Comm comm, MPI_Status* status) {
-  auto* operation = find_partitioned<PartitionedSend>(request);
-  const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
-  if (!operation || !mine)
-    return refuse(comm_of_no_object(), "MPIX_Wait_enqueue", "the request or its communicator has been freed");
-  operation->in_stream = false;
-  if (status != MPI_STATUS_IGNORE) operation->describe(status);
-  p2p::PartitionLink& link = operation->link();
-  return run(link, *mine, comm, {{waits, link.sent(), 1}, {writes, link.sent(), 0}});
+// The stream runs the round, up to what the program enqueues for MPIX_Wait_enqueue().
+template <class Type>
+void run_until_wait(Type& started, MPI_Request request, MPI_Comm comm) {
+  started.in_stream = true;
+  wait_for_request_by(request, comm, [request, comm](MPI_Status* status) {
+    auto* operation = find_partitioned<Type>(request);
+    const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+    if (!operation || !mine)
+      return refuse(comm_of_no_object(), "MPIX_Wait_enqueue",
+                    "the request or its communicator has been freed");
+    operation->in_stream = false;
+    if (status != MPI_STATUS_IGNORE) operation->describe(status);
+    return await_end(*operation, *mine, comm);
+  });
 }
 
 std::optional<int> start_receive(PartitionedReceive& operation, const StreamCommunicator& mine, MPI_Comm comm,
@@ -111,9 +113,7 @@ std::optional<int> start_receive(PartitionedReceive& operation, const StreamComm
   error = offer.by_kernels() ? hand_over(offer, mine, comm, offer.opening())
                              : run(offer, mine, comm, {{writes, offer.open(), 1}});
   if (error != MPI_SUCCESS) return error;
-  operation.in_stream = true;
-  wait_for_request_by(request, comm,
-                      [request, comm](MPI_Status* status) { return end_receive(request, comm, status); });
+  run_until_wait(operation, request, comm);
   return MPI_SUCCESS;
 }
 
@@ -128,9 +128,7 @@ std::optional<int> start_send(PartitionedSend& operation, const StreamCommunicat
   }
   if (const int error = earlier_error(mine, comm); error != MPI_SUCCESS) return error;
   operation.link().use_until(not_ended);
-  operation.in_stream = true;
-  wait_for_request_by(request, comm,
-                      [request, comm](MPI_Status* status) { return end_send(request, comm, status); });
+  run_until_wait(operation, request, comm);
   return MPI_SUCCESS;
 }
 
