@@ -111,6 +111,25 @@ Attempt PinnedBuffer::make(size_t bytes, PinnedBuffer* made, int device) {
   return outcome;
 }
 
+PinnedBuffer PinnedBuffer::of_program(size_t bytes) {
+  PinnedBuffer made;
+  made.bytes_ = common_size(bytes);
+  {
+    std::lock_guard lock(mutex);
+    const Idle taken = take_idle(&made.bytes_, 2 * made.bytes_);
+    std::tie(made.pinned_, made.context_, made.limited_) =
+        std::tie(taken.address, taken.context, taken.limited);
+  }
+  if (made.pinned_ || !runtime() || !runtime()->in_use()) return made;
+  void* fresh = nullptr;
+  int device = -1;
+  if (BlockingDriverCalls::of_program()->allocate_pinned(made.bytes_, &fresh, &device) == Error::none) {
+    made.pinned_ = static_cast<unsigned char*>(fresh);
+    made.context_ = Context(device);
+  }
+  return made;
+}
+
 PinnedBuffer::~PinnedBuffer() {
   if (!pinned_) return;
   std::lock_guard lock(mutex);

@@ -22,6 +22,9 @@ class PinnedBuffer {
   // Page-locked memory only, outside the limit, for what the library needs once. It ends with the context of
   // `device`, or if that is -1 of any. later: the driver may not be asked now (blocking_driver_calls.h).
   static Attempt make(size_t bytes, PinnedBuffer* made, int device = -1);
+  // The same in a call of the program's that makes something, which may wait for the driver. pinned() is
+  // false if the driver refuses.
+  static PinnedBuffer of_program(size_t bytes);
   PinnedBuffer(PinnedBuffer&& other) noexcept { *this = std::move(other); }
   PinnedBuffer& operator=(PinnedBuffer&& other) noexcept {
     std::swap(bytes_, other.bytes_);

@@ -58,14 +58,13 @@ struct Left {
 auto& left = *new std::vector<Left>;
 auto& own_mutex = *new std::mutex;  // of both: requests are freed without the engine's lock
 
-void free_unused(bool at_end = false) {
-  const auto is_over = [=](const StreamUse& use) { return use.is_over() || (at_end && use.is_for_ever()); };
+void free_unused() {
   for (Own& one : own) {
-    if (!one.taken || one.offered || !is_over(one.use)) continue;
+    if (!one.taken || one.offered || !one.use.is_over()) continue;
     if (one.area) device::pool_free(one.area);
     one = {};
   }
-  std::erase_if(left, [&](const Left& one) { return is_over(one.use); });
+  std::erase_if(left, [](const Left& one) { return one.use.is_over(); });
 }
 
 // Not one of which the sender has still to see that its last message was sent.
@@ -100,13 +99,18 @@ kernels::HandOverShape of_kernels(const PartitionShape& shape) {
 
 }  // namespace
 
+bool StreamUse::is_over() const {
+  if (ended_ && !ended_()) return false;
+  return graph_device_ < 0 || device::runtime()->query_device(graph_device_) == device::Error::none;
+}
+
 void open_channels(node::Node& node) {
   (void)table_of(node, node.rank());
 }
 
 void close_channels() {
   std::lock_guard lock(own_mutex);
-  free_unused(true);
+  free_unused();
 }
 
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device) {
@@ -177,7 +181,7 @@ kernels::HandOver PartitionOffer::opening() const {
 
 PartitionOffer::~PartitionOffer() {
   name_.store(0, std::memory_order_release);
-  if (is_broken()) use_.until(nullptr);  // the sender may use it
+  if (is_broken()) use_.until([] { return false; });  // the sender may use it
   std::lock_guard lock(own_mutex);
   own[static_cast<size_t>(index_)] = {true, false, std::move(use_), area_};
   free_unused();
@@ -225,6 +229,11 @@ std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receive
   if (channel.partitions != shape.partitions || channel.partition_bytes != shape.partition_bytes ||
       !is_sound(memory, whole, 0, whole.piece))
     return nullptr;
+  {
+    // While mapped, they may keep other memory at their place from being mapped.
+    std::lock_guard lock(own_mutex);
+    free_unused();
+  }
   auto made = std::unique_ptr<PartitionLink>(new PartitionLink);
   if (!transport::reach_from(node, receiver, owner_device, device, memory, &made->mapped_) ||
       !transport::copies_may_write(node, receiver, owner_device, device) ||

@@ -27,8 +27,8 @@
 // them.
 //
 // Belongs to one thread at a time (the engine's lock), but for the words, what tells addresses, and the
-// destructors and use_until(), which belong to the program's calls on its request: of those that mark
-// partitions in several threads at once only with no function.
+// destructors and use(), which belong to the program's calls on its request: of those that mark partitions in
+// several threads at once only in_graph_of().
 
 #pragma once
 
@@ -75,25 +75,22 @@ struct PartitionShape {
 // and, when others have done that, page-lock theirs and find out where this device may write.
 void open_channels(node::Node& node);
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
-// As MPI is over: frees what only a graph might still use.
+// As MPI is over: frees what streams have used.
 void close_channels();
 
-// How long a stream may use what belongs to a request.
+// How long a stream may use what belongs to a request. After the request is freed, the program launches no
+// graph that was captured with it, but those launched before may still be under way.
 class StreamUse {
  public:
-  // Until the function, which any thread may call, returns true; none: for ever.
-  void until(std::function<bool()> ended) {
-    if (ended)
-      ended_ = std::move(ended);
-    else
-      std::atomic_ref(for_ever_).store(true, std::memory_order_relaxed);
-  }
-  bool is_for_ever() const { return for_ever_; }
-  bool is_over() const { return !for_ever_ && (!ended_ || ended_()); }
+  // Until the function, which any thread may call, returns true; none: it has ended.
+  void until(std::function<bool()> ended) { ended_ = std::move(ended); }
+  void in_graph_of(int device) { std::atomic_ref(graph_device_).store(device, std::memory_order_relaxed); }
+  // Asked about a request that has been freed.
+  bool is_over() const;
 
  private:
   std::function<bool()> ended_;
-  bool for_ever_ = false;
+  int graph_device_ = -1;
 };
 
 // The receiver's side.
@@ -128,9 +125,8 @@ class PartitionOffer {
   bool begin_round(uint64_t round);
   uint32_t* open() { return &channel_.open; }
   uint32_t* arrived(int partition) { return &channel_.arrived[partition]; }
-  // A stream uses the words until the function, which any thread may call, returns true; none: for ever.
-  // Before, they serve no other message.
-  void use_until(std::function<bool()> ended) { use_.until(std::move(ended)); }
+  // Before the end of its use, the words serve no other message.
+  StreamUse& use() { return use_; }
 
  private:
   PartitionOffer(std::atomic<uint64_t>& name, PartitionChannel& channel, int index)
@@ -164,8 +160,7 @@ class PartitionLink {
   // As of the offer; in this round no rank waits any more.
   bool is_broken() const { return channel_->broken.load(std::memory_order_acquire) != 0; }
   void fail();
-  // As PartitionOffer::use_until().
-  void use_until(std::function<bool()> ended) { use_.until(std::move(ended)); }
+  StreamUse& use() { return use_; }
   char* at(int partition) const {
     return static_cast<char*>(mapped_.address()) + shape_.partition_bytes * static_cast<uint64_t>(partition);
   }

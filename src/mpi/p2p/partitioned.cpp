@@ -70,7 +70,7 @@ int create(MPI_Request request, MPIX_Prequest* prequest) {
   if (const std::string why = why_no_progress_thread(); !why.empty())
     return refuse(name, why, operation->comm());
   std::shared_ptr<PartitionWords> words = PartitionWords::make(operation->partitions());
-  if (!words) return refuse(name, "no page-locked memory is left for it (FAIRLEAD_POOLS)", operation->comm());
+  if (!words) return refuse(name, "the driver gives no page-locked memory for it", operation->comm());
   if (!operation->use(words))
     return refuse(name, "rounds of the request have run in GPU streams; create it before these",
                   operation->comm());

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "device/copies/small_copy.h"
+#include "device/ipc_registry.h"
 #include "kernels/handover/handover_run.h"
 #include "mpi/check/stream_check.h"
 #include "mpi/core/communicator.h"
@@ -26,6 +27,11 @@ uint32_t load(uint32_t* word) {
 }
 void store(uint32_t* word, uint32_t value) {
   std::atomic_ref(*word).store(value, std::memory_order_release);
+}
+
+// Of freed memory, which may keep new memory from being mapped. Once a round has begun, none can be closed.
+void close_stale_mappings() {
+  device::close_forgotten(false);
 }
 
 }  // namespace
@@ -187,6 +193,7 @@ int PartitionedSend::start() {
 
 // In a call of the program's the memory can be mapped more often than in a round of progress.
 void PartitionedSend::use_on_gpu(bool may_map) {
+  if (may_map) close_stale_mappings();
   std::lock_guard lock(engine().mutex());
   on_gpu_ = true;
   if (may_map) join();
@@ -329,6 +336,7 @@ int PartitionedReceive::start() {
 }
 
 void PartitionedReceive::use_on_gpu(bool may_map) {
+  if (may_map) close_stale_mappings();
   std::lock_guard lock(engine().mutex());
   on_gpu_ = true;
   if (may_map && !offer_ && may_be_direct())

@@ -52,7 +52,8 @@ class PartitionWords {
     return made;
   }
   explicit PartitionWords(int partitions)
-      : partitions_(partitions), memory_(sizeof(uint32_t) * static_cast<size_t>(partitions)) {}
+      : partitions_(partitions),
+        memory_(device::PinnedBuffer::of_program(sizeof(uint32_t) * static_cast<size_t>(partitions))) {}
 
   uint32_t* data() const { return reinterpret_cast<uint32_t*>(memory_.data()); }
   // Has a kernel set the word? Clears it.

@@ -38,7 +38,8 @@ template <class User>
 int run(User& user, const StreamCommunicator& mine, MPI_Comm comm, std::vector<WordAccess> accesses) {
   std::function<bool()> ended;
   const Error error = mine.stream->run_alone(std::move(accesses), &ended);
-  user.use_until(std::move(ended));
+  if (!ended) user.use().in_graph_of(mine.stream->device());
+  user.use().until(std::move(ended));
   return error == Error::none ? MPI_SUCCESS : raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
 }
 
@@ -50,7 +51,7 @@ int hand_over(User& user, const StreamCommunicator& mine, MPI_Comm comm, const k
   const int device = mine.stream->device();
   const Error error = mine.stream->submit([&](device::Stream stream, bool captured) {
     if (captured && !device::runtime()->captures_words()) return Error::capturing;
-    if (captured) user.use_until(nullptr);
+    if (captured) user.use().in_graph_of(device);
     return kernels::launch_handover(device, stream, call);
   });
   if (error == Error::none) return MPI_SUCCESS;
@@ -109,7 +110,7 @@ std::optional<int> start_receive(PartitionedReceive& operation, const StreamComm
   p2p::PartitionOffer& offer = operation.offer();
   int error = earlier_error(mine, comm);
   if (error != MPI_SUCCESS) return error;
-  offer.use_until(not_ended);
+  offer.use().until(not_ended);
   error = offer.by_kernels() ? hand_over(offer, mine, comm, offer.opening())
                              : run(offer, mine, comm, {{writes, offer.open(), 1}});
   if (error != MPI_SUCCESS) return error;
@@ -127,7 +128,7 @@ std::optional<int> start_send(PartitionedSend& operation, const StreamCommunicat
     return std::nullopt;
   }
   if (const int error = earlier_error(mine, comm); error != MPI_SUCCESS) return error;
-  operation.link().use_until(not_ended);
+  operation.link().use().until(not_ended);
   run_until_wait(operation, request, comm);
   return MPI_SUCCESS;
 }

@@ -267,6 +267,41 @@ RANK_TEST(partitioned, S5_a_graph_of_two_streams_replays_rounds, 2) {
   DRIVER(Stream::gpu().destroy_event(back));
 }
 
+// More of them than requests can be offered at once; buffers of other lengths lie where freed ones lay.
+RANK_TEST(partitioned, S5_graphs_come_and_go, 2) {
+  if (const char* reason = why_no_graphs()) return skip(reason);
+  if (const char* reason = why_not_partitioned()) return skip(reason);
+  const int peer = partner();
+  Stream stream;
+  if (peer == MPI_PROC_NULL) return;
+  for (int batch = 0; batch < 80; ++batch) {
+    Ends ends(peer, batch % 2 ? 50 : 300, stream.comm());
+    auto enqueue = [&] {
+      MUST(MPIX_Start_enqueue(&ends.receive, stream.comm()));
+      MUST(MPIX_Start_enqueue(&ends.send, stream.comm()));
+      mark_all(ends, stream, 3);
+      MUST(MPIX_Wait_enqueue(&ends.send, MPI_STATUS_IGNORE));
+      MUST(MPIX_Wait_enqueue(&ends.receive, MPI_STATUS_IGNORE));
+    };
+    device::Graph graph;
+    for (int round = 0; round < 6; ++round) {
+      ends.out.fill(key_of(10 * batch + round, rank));
+      if (round == 4) graph = stream.capture(enqueue);
+      if (round < 4)
+        enqueue();
+      else
+        DRIVER(Stream::gpu().launch_graph(graph, stream.get()));
+      stream.synchronize();
+      EXPECT_HOLDS(ends.in, key_of(10 * batch + round, peer), ends.in.bytes());
+    }
+    // What is handed over by kernels cannot be left to others any more.
+    MPIX_Prequest prequest{};
+    if (getenv("TEST_IN_STREAMS"))
+      EXPECT_ERROR(MPIX_Prequest_create(ends.receive, &prequest), MPI_ERR_REQUEST);
+    DRIVER(Stream::gpu().destroy_graph(graph));
+  }
+}
+
 // More requests than can be offered at once, one after the other and several at a time.
 RANK_TEST(partitioned, requests_on_streams_come_and_go, 2) {
   if (const char* reason = why_not_partitioned()) return skip(reason);
