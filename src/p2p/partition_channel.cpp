@@ -50,10 +50,11 @@ struct Own {
   void* area = nullptr;
 };
 auto& own = *new std::array<Own, channels_per_rank>;
-// Mappings of areas and buffers of others that a stream of this rank may use.
+// Channels, areas and buffers of others that a stream of this rank may use.
 struct Left {
   StreamUse use;
   device::MappedMemory mapped[2];
+  PartitionChannel* channel;
 };
 auto& left = *new std::vector<Left>;
 auto& own_mutex = *new std::mutex;  // of both: requests are freed without the engine's lock
@@ -64,15 +65,18 @@ void free_unused() {
     if (one.area) device::pool_free(one.area);
     one = {};
   }
-  std::erase_if(left, [](const Left& one) { return one.use.is_over(); });
+  std::erase_if(left, [](const Left& one) {
+    const bool over = one.use.is_over();
+    if (over) one.channel->held.store(0, std::memory_order_release);
+    return over;
+  });
 }
 
-// Not one of which the sender has still to see that its last message was sent.
 int take_index(Table& table) {
   std::lock_guard lock(own_mutex);
   free_unused();
   for (size_t i = 0; i < own.size(); ++i) {
-    if (own[i].taken || std::atomic_ref(table.channels[i].sent).load(std::memory_order_acquire)) continue;
+    if (own[i].taken || table.channels[i].held.load(std::memory_order_acquire)) continue;
     own[i].taken = own[i].offered = true;
     return static_cast<int>(i);
   }
@@ -144,6 +148,7 @@ std::unique_ptr<PartitionOffer> PartitionOffer::post(node::Node& node, int sende
   channel.partitions = shape.partitions;
   channel.device = allocation.device;
   channel.open = 0;
+  channel.sent = 0;
   channel.broken = 0;
   std::ranges::fill(channel.arrived, 0);
   made->buffer_ = address;
@@ -243,6 +248,7 @@ std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receive
   made->channel_ = &channel;
   made->shape_ = shape;
   if (shape.by_kernels) made->map_area(node, table, receiver, owner_device, device);
+  channel.held.store(1, std::memory_order_relaxed);
   uint64_t seen = channel.rounds.load(std::memory_order_acquire), joined = 0;
   do {
     if (seen & PartitionChannel::not_by_kernels) made->area_ = {};
@@ -276,8 +282,9 @@ kernels::HandOver PartitionLink::giving(const void* message, int first, int coun
 }
 
 PartitionLink::~PartitionLink() {
+  if (!channel_) return;  // not joined
   std::lock_guard lock(own_mutex);
-  left.push_back({std::move(use_), {std::move(mapped_), std::move(area_)}});
+  left.push_back({std::move(use_), {std::move(mapped_), std::move(area_)}, channel_});
   free_unused();
 }
 

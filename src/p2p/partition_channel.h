@@ -55,6 +55,7 @@ struct alignas(cache_line) PartitionChannel {
   node::RemoteMemory area;       // for kernels that hand partitions over
   device::DeviceInfo owner;      // of both, if there is an area; else without a name
   std::atomic<uint32_t> broken;  // a GPU has failed in a hand-over: nothing is handed over any more
+  std::atomic<uint32_t> held;    // by the sender, from its join until its streams have passed the last round
   uint64_t partition_bytes;
   int32_t partitions, device;
   alignas(cache_line) uint32_t open;

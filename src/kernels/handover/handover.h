@@ -35,6 +35,7 @@ struct HandOverShape {
   uint64_t words_bytes() const;
   uint64_t area_bytes() const { return words_bytes() + partitions * bounce_step(); }
   uint64_t bounce_step() const { return (bytes + handover_unit - 1) / handover_unit * handover_unit; }
+  bool operator==(const HandOverShape&) const = default;
 };
 
 // What one kernel does. Addresses are those of the GPU that runs it.
@@ -47,6 +48,7 @@ struct HandOver {
   // Page-locked: each partition's becomes 1 when it has arrived, and `sent` when all have.
   uint32_t* arrived = nullptr;
   uint32_t* sent = nullptr;
+  bool operator==(const HandOver&) const = default;
 };
 
 // Can the kernel run on this device? As copies_available() of reduce.h.

@@ -7,6 +7,7 @@
 // send by words: it would have to wait for the receiver where the program marks a partition, and MPI_Pready
 // waits for nobody.
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -33,26 +34,37 @@ int refuse(MPI_Comm comm, const char* function, const char* why) {
   return refuse_call(comm, function, MPI_ERR_REQUEST, why);
 }
 
-// The stream handles words of a channel, which `user` keeps as long.
-template <class User>
-int run(User& user, const StreamCommunicator& mine, MPI_Comm comm, std::vector<WordAccess> accesses) {
+// The stream handles words of channels, which their users keep as long.
+int run(std::span<p2p::StreamUse* const> uses, const StreamCommunicator& mine, MPI_Comm comm,
+        std::vector<WordAccess> accesses) {
   std::function<bool()> ended;
-  const Error error = mine.stream->run_alone(std::move(accesses), &ended);
-  if (!ended) user.use().in_graph_of(mine.stream->device());
-  user.use().until(std::move(ended));
-  return error == Error::none ? MPI_SUCCESS : raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
+  if (mine.stream->run_alone(std::move(accesses), &ended) != Error::none)
+    return raise_error(comm, MPI_ERR_OTHER, "an enqueued operation");
+  for (p2p::StreamUse* use : uses) {
+    if (!ended) use->in_graph_of(mine.stream->device());
+    use->until(ended);
+  }
+  return MPI_SUCCESS;
+}
+int run(p2p::StreamUse& use, const StreamCommunicator& mine, MPI_Comm comm, const WordAccess& access) {
+  p2p::StreamUse* const uses[] = {&use};
+  return run(uses, mine, comm, std::vector<WordAccess>{access});
 }
 
 constexpr auto not_ended = [] { return false; };
 
 // The stream launches a kernel that waits for nobody.
 template <class User>
-int hand_over(User& user, const StreamCommunicator& mine, MPI_Comm comm, const kernels::HandOver& call) {
+int hand_over(Partitioned& operation, User& user, const StreamCommunicator& mine, MPI_Comm comm,
+              const kernels::HandOver& call) {
   const int device = mine.stream->device();
+  const auto launch = [&](device::Stream stream) { return kernels::launch_handover(device, stream, call); };
   const Error error = mine.stream->submit([&](device::Stream stream, bool captured) {
     if (captured && !device::runtime()->captures_words()) return Error::capturing;
     if (captured) user.use().in_graph_of(device);
-    return kernels::launch_handover(device, stream, call);
+    const device::Graph graph =
+        captured ? nullptr : operation.recorded.find(call, mine.stream->recording(), launch);
+    return graph ? device::runtime()->launch_graph(graph, stream) : launch(stream);
   });
   if (error == Error::none) return MPI_SUCCESS;
   log_line(LogLevel::error, "a partition cannot be handed over: %s %s", device::to_string(error),
@@ -68,33 +80,37 @@ int earlier_error(const StreamCommunicator& mine, MPI_Comm comm) {
                                 : raise_error(comm, earlier, "an operation that was enqueued earlier");
 }
 
-int await_end(PartitionedReceive& operation, const StreamCommunicator& mine, MPI_Comm comm) {
-  std::vector<WordAccess> accesses;
-  for (bool kind : {waits, writes})
-    for (int i = 0; i < operation.partitions(); ++i)
-      accesses.push_back({kind, operation.offer().arrived(i), kind == waits});
-  const int error = run(operation.offer(), mine, comm, std::move(accesses));
-  if (error == MPI_SUCCESS) count(Traffic::in_stream, operation.bytes_of(operation.partitions()));
-  return error;
+void add_end(PartitionedReceive& operation, WaitAlone* together) {
+  p2p::PartitionOffer& offer = operation.offer();
+  for (int i = 0; i < operation.partitions(); ++i) {
+    together->waits.push_back({waits, offer.arrived(i), 1});
+    together->writes.push_back({writes, offer.arrived(i), 0});
+  }
+  together->uses.push_back(&offer.use());
+  count(Traffic::in_stream, operation.bytes_of(operation.partitions()));
 }
-int await_end(PartitionedSend& operation, const StreamCommunicator& mine, MPI_Comm comm) {
+void add_end(PartitionedSend& operation, WaitAlone* together) {
   p2p::PartitionLink& link = operation.link();
-  return run(link, mine, comm, {{waits, link.sent(), 1}, {writes, link.sent(), 0}});
+  together->waits.push_back({waits, link.sent(), 1});
+  together->writes.push_back({writes, link.sent(), 0});
+  together->uses.push_back(&link.use());
 }
 
 // The stream runs the round, up to what the program enqueues for MPIX_Wait_enqueue().
 template <class Type>
 void run_until_wait(Type& started, MPI_Request request, MPI_Comm comm) {
   started.in_stream = true;
-  wait_for_request_by(request, comm, [request, comm](MPI_Status* status) {
+  wait_for_request_by(request, comm, [request, comm](MPI_Status* status, WaitAlone* together) {
     auto* operation = find_partitioned<Type>(request);
-    const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
+    std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
     if (!operation || !mine)
       return refuse(comm_of_no_object(), "MPIX_Wait_enqueue",
                     "the request or its communicator has been freed");
     operation->in_stream = false;
     if (status != MPI_STATUS_IGNORE) operation->describe(status);
-    return await_end(*operation, *mine, comm);
+    together->mine = std::move(mine);
+    add_end(*operation, together);
+    return int{MPI_SUCCESS};
   });
 }
 
@@ -111,8 +127,8 @@ std::optional<int> start_receive(PartitionedReceive& operation, const StreamComm
   int error = earlier_error(mine, comm);
   if (error != MPI_SUCCESS) return error;
   offer.use().until(not_ended);
-  error = offer.by_kernels() ? hand_over(offer, mine, comm, offer.opening())
-                             : run(offer, mine, comm, {{writes, offer.open(), 1}});
+  error = offer.by_kernels() ? hand_over(operation, offer, mine, comm, offer.opening())
+                             : run(offer.use(), mine, comm, {writes, offer.open(), 1});
   if (error != MPI_SUCCESS) return error;
   run_until_wait(operation, request, comm);
   return MPI_SUCCESS;
@@ -142,7 +158,7 @@ int mark(const char* name, int low, int high, MPI_Request request, MPI_Comm comm
     if (!operation->is_on(mine->stream->device()))
       return refuse(comm, name, "the stream is one of another device than the buffer");
     if (const int error = earlier_error(*mine, comm); error != MPI_SUCCESS) return error;
-    return hand_over(operation->link(), *mine, comm, operation->giving(low, high));
+    return hand_over(*operation, operation->link(), *mine, comm, operation->giving(low, high));
   }
   const bool captured = mine && mine->stream->is_captured();
   return enqueue_unwaited(comm, [=](MPI_Request* started) {
@@ -162,7 +178,7 @@ int await(MPI_Request request, int partition, MPI_Comm comm) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);
   if (operation && operation->in_stream && mine) {
     if (const int error = earlier_error(*mine, comm); error != MPI_SUCCESS) return error;
-    return run(operation->offer(), *mine, comm, {{waits, operation->offer().arrived(partition), 1}});
+    return run(operation->offer().use(), *mine, comm, {waits, operation->offer().arrived(partition), 1});
   }
   EnqueuedWork works[] = {{[=](MPI_Request* started) {
     *started = MPI_REQUEST_NULL;
@@ -177,6 +193,12 @@ int await(MPI_Request request, int partition, MPI_Comm comm) {
 }
 
 }  // namespace
+
+int wait_alone(WaitAlone& together) {
+  std::vector<WordAccess>& accesses = together.waits;
+  accesses.insert(accesses.end(), together.writes.begin(), together.writes.end());
+  return run(together.uses, *together.mine, together.comm, std::move(accesses));
+}
 
 std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm, bool* noted) {
   const std::shared_ptr<StreamCommunicator> mine = stream_communicator(comm);

@@ -13,6 +13,7 @@
 #include "device/copies/copy.h"
 #include "device/copies/small_copy.h"
 #include "device/pinned_buffer.h"
+#include "device/unused.h"
 #include "kernels/handover/handover_run.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/check/stream_check.h"
@@ -135,6 +136,11 @@ std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
   made->reached_ = take_word(made->device_);
   if (!made->reached_) return because("there is no page-locked memory for it");
   made->enqueued_ = load(made->reached_);
+  // Where it would be of no use, it must not take one of the few hardware queues.
+  if (gpu->captures_words() &&
+      device::BlockingDriverCalls::of_program()->create_stream(made->device_, &made->recording_,
+                                                               device::StreamKind::library) != Error::none)
+    made->recording_ = nullptr;
   static std::atomic<int> streams = 0;
   made->made_ = streams++;
   made->number_ = observe::number_of_program_stream(made->device_, made->made_);
@@ -143,6 +149,8 @@ std::unique_ptr<GpuStream> GpuStream::make(void* native, std::string* why_not) {
 
 GpuStream::~GpuStream() {
   if (stream_) device::BlockingDriverCalls::of_what_is_gone()->destroy_stream(stream_);
+  if (recording_)
+    device::end_unused([stream = recording_](device::Runtime& driver) { driver.destroy_stream(stream); });
   // A later write of the stream's would mark operations of the word's next owner.
   if (reached_ && load(reached_) == enqueued_) give_back(device_, reached_);
   allow_blocking_calls(true);

@@ -122,6 +122,8 @@ class GpuStream : public std::enable_shared_from_this<GpuStream> {
   bool is_idle() const;
   int device() const { return device_; }
   device::Stream stream() const { return stream_; }
+  // One in which graphs for it are recorded; null: there is none.
+  device::Stream recording() const { return recording_; }
 
  private:
   struct Sequence {
@@ -147,7 +149,7 @@ class GpuStream : public std::enable_shared_from_this<GpuStream> {
   void note_first() const;
   void report_stall(int seconds);
 
-  device::Stream stream_ = nullptr;
+  device::Stream stream_ = nullptr, recording_ = nullptr;
   int device_ = -1;
   int number_ = 0;  // in the trace
   int made_ = 0;    // so many before it

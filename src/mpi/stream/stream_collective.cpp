@@ -14,7 +14,6 @@
 #include "device/buffer_pool.h"
 #include "device/classify.h"
 #include "device/copies/copy.h"
-#include "device/unused.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/host_support.h"
 #include "mpi/coll/communicator_state.h"
@@ -177,44 +176,6 @@ Error StreamCollective::take(device::Stream stream, const Plan& plan, uint64_t* 
   return kernels::launch_copies(device_, stream, items, count, blocks_at_most, signal, &exchange);
 }
 
-// Null: not yet, or not possible. Graphs are kept, because to forget one in use may take long.
-device::Graph StreamCollective::recorded(const Plan& plan) {
-  constexpr size_t at_most = 64;
-  const auto found = std::ranges::find(recorded_, plan, &Recorded::plan);
-  if (found != recorded_.end()) {
-    if (!found->graph && recording_) found->graph = record(plan);
-    return found->graph;
-  }
-  if (recorded_.size() < at_most) {
-    recorded_.push_back({plan});
-    return nullptr;
-  }
-  for (size_t i = 1; i <= at_most; ++i)
-    if (Recorded& one = recorded_[(forgotten_ + i) % at_most]; !one.graph) {
-      forgotten_ = (forgotten_ + i) % at_most;
-      one.plan = plan;
-      break;
-    }
-  return nullptr;
-}
-
-device::Graph StreamCollective::record(const Plan& plan) {
-  device::Runtime* gpu = device::BlockingDriverCalls::of_program();
-  device::Graph graph = nullptr;
-  Error error = gpu->begin_capture(recording_, device::CaptureMode::relaxed);
-  if (error == Error::none) {
-    error = run(recording_, plan, Tells::end);
-    const Error end = gpu->end_capture(recording_, &graph);
-    if (error == Error::none) error = end;
-  }
-  if (error == Error::none) return graph;
-  log_line(LogLevel::debug, "collectives in streams are not recorded in graphs: %s %s",
-           device::to_string(error), gpu->error_text());
-  if (graph) gpu->destroy_graph(graph);
-  gpu->destroy_stream(std::exchange(recording_, nullptr));
-  return nullptr;
-}
-
 // A local collective: the only nonblocking function of MPI that moves bytes between two layouts.
 EnqueuedWork StreamCollective::moving(const Buffer& from, const Buffer& to) const {
   return {[=, self = self_, from_type = std::make_shared<KeptType>(from.datatype),
@@ -263,7 +224,10 @@ int StreamCollective::submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cp
   if (mpi_error == MPI_SUCCESS)
     error = stream_->submit([&](device::Stream stream, bool in_graph) {
       forbid_waiting_calls(in_graph);
-      const device::Graph graph = in_graph ? nullptr : recorded(plan);
+      const device::Graph graph =
+          in_graph ? nullptr : recorded_.find(plan, stream_->recording(), [&](device::Stream recording) {
+            return run(recording, plan, Tells::end);
+          });
       const Error state = graph ? device::runtime()->launch_graph(graph, stream)
                                 : run(stream, plan, in_graph ? Tells::nothing : Tells::end);
       if (state == Error::none && !in_graph) ++number_;
@@ -345,13 +309,9 @@ StreamCollective::~StreamCollective() {
   // The stream may still use all this.
   if (broken_) {
     for (device::MappedMemory& mapped : mapped_) new device::MappedMemory(std::move(mapped));
+    recorded_.leave();
     return;
   }
-  device::end_unused([recorded = std::move(recorded_), stream = recording_](device::Runtime& driver) {
-    for (const Recorded& one : recorded)
-      if (one.graph) driver.destroy_graph(one.graph);
-    if (stream) driver.destroy_stream(stream);
-  });
   if (scratch_) device::pool_free(scratch_);
   give_back_cell(passed_);
 }
@@ -402,11 +362,6 @@ void StreamCollective::prepare(MPI_Comm comm, Offer* offer) {
   passed_for_kernels_ =
       static_cast<uint64_t*>(passed_ ? device::runtime()->address_for_kernels(device_, passed_) : nullptr);
   if (!most_ || !passed_for_kernels_) return cannot("the buffer pool has no memory for it");
-  // Where it would be of no use, it must not take one of the few hardware queues.
-  if (device::runtime()->captures_words() &&
-      device::BlockingDriverCalls::of_program()->create_stream(device_, &recording_,
-                                                               device::StreamKind::library) != Error::none)
-    recording_ = nullptr;
   std::lock_guard lock(engine().mutex());
   scratch_ = static_cast<char*>(transport::make_scratch(*node, node_ranks_, device_, bytes, used_at_once,
                                                         &offer->scratch, &offer->why_not));

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "device/ipc_registry.h"
+#include "device/recorded_calls.h"
 #include "kernels/meet.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/coll/collective_work.h"
@@ -88,12 +89,6 @@ class StreamCollective {
     std::vector<uint64_t> memories = {};
     bool operator==(const Plan&) const = default;
   };
-  // A program repeats its calls. To launch a graph takes less time of the CPU than three calls of the driver,
-  // so a plan that returns is recorded.
-  struct Recorded {
-    Plan plan;
-    device::Graph graph = nullptr;
-  };
   StreamCollective() = default;
   void prepare(MPI_Comm comm, Offer* offer);
   // Null, or why this rank cannot take part.
@@ -116,8 +111,6 @@ class StreamCollective {
   kernels::Meet meeting(const Plan& plan, uint64_t* flag) const;
   device::Error give(device::Stream stream, const Plan& plan) const;
   device::Error take(device::Stream stream, const Plan& plan, uint64_t* flag) const;
-  device::Graph recorded(const Plan& plan);
-  device::Graph record(const Plan& plan);
   kernels::ExchangeHeader* header() const { return reinterpret_cast<kernels::ExchangeHeader*>(scratch_); }
   // The two places in a scratch, behind the slots, then one for buffers that the CPU moves.
   char* place(char* scratch, int which) const;
@@ -142,10 +135,8 @@ class StreamCollective {
   std::atomic<uint32_t> number_ = 0;       // of calls, as long as none is in a graph of the program's
   std::atomic<bool> broken_ = false;       // the driver has refused a part of a call
   // Calls that enqueue exclude each other.
-  device::Stream recording_ = nullptr;
-  std::vector<Recorded> recorded_;
-  size_t forgotten_ = 0;  // where a plan was last forgotten
-  Mutex mutex_;           // guards what follows
+  device::RecordedCalls<Plan> recorded_;
+  Mutex mutex_;  // guards what follows
   int enqueuing_ = 0;
   bool forbids_ = false;
   std::atomic<bool> in_graphs_ = false;

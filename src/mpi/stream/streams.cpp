@@ -34,7 +34,7 @@ struct EnqueuedRequest {
   std::shared_ptr<GpuStream> stream;
   std::shared_ptr<Enqueued> operation;
   bool persistent = false;
-  std::function<int(MPI_Status*)> wait = nullptr;  // in place of the operation
+  AddWait add = nullptr;  // in place of the operation
 };
 
 struct Registry {
@@ -292,9 +292,9 @@ int enqueue_unwaited(MPI_Comm comm, StartOperation start) {
                     {operation_of(*mine, {std::move(start)})});
 }
 
-void wait_for_request_by(MPI_Request request, MPI_Comm comm, std::function<int(MPI_Status*)> wait) {
+void wait_for_request_by(MPI_Request request, MPI_Comm comm, AddWait add) {
   std::lock_guard lock(registry.mutex);
-  registry.requests[request] = {comm, nullptr, nullptr, true, std::move(wait)};
+  registry.requests[request] = {comm, nullptr, nullptr, true, std::move(add)};
 }
 
 int enqueue_on_window(MPI_Win win, bool waits, StartOperation start) {
@@ -365,6 +365,12 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
       note(raise_error(stream_communicator(comm) ? comm : comm_of_no_object(), MPI_ERR_OTHER, "the wait"));
     handed.clear();
   };
+  WaitAlone alone;
+  auto flush = [&] {
+    wait();
+    if (alone.mine) note(wait_alone(alone));
+    alone = {};
+  };
   for (int i = 0; i < count; ++i) {
     MPI_Status* const status = status_of(i);
     if (requests[i] == MPI_REQUEST_NULL) {
@@ -377,14 +383,15 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
       found = registry.requests.extract(requests[i]);
     }
     if (!found) {
-      wait();
+      flush();
       note(wait_in_host(&requests[i], status));
       continue;
     }
     EnqueuedRequest& one = found.mapped();
-    if (one.wait) {
-      wait();
-      note(one.wait(status));
+    if (one.add) {
+      if (alone.comm != one.comm) flush();
+      alone.comm = one.comm;
+      note(one.add(status, &alone));
       continue;
     }
     if (status != MPI_STATUS_IGNORE) one.stream->store_status(*one.operation, status);
@@ -392,7 +399,7 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
     if (!handed.empty() && handed.front().stream != one.stream) wait();
     handed.push_back(std::move(one));
   }
-  wait();
+  flush();
   return first;
 }
 

@@ -8,10 +8,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "mpi/core/record.h"
 #include "mpi/stream/stream.h"
 #include "mpi/stream/stream_collective.h"
+#include "p2p/partition_channel.h"
 
 // If a program's streams will wait for MPI, it must call the first function before it uses the GPU and the
 // second before MPI_Init.
@@ -57,8 +59,17 @@ int enqueue_unwaited(MPI_Comm comm, StartOperation start);
 // forget_start() when that has failed or the CPU has started the request.
 std::optional<int> start_partitioned(MPI_Request request, MPI_Comm comm, bool* noted);
 void forget_start(MPI_Request request);
-// wait_enqueued() calls the function for this persistent request.
-void wait_for_request_by(MPI_Request request, MPI_Comm comm, std::function<int(MPI_Status*)> wait);
+// What a stream waits for, and stores then, without the CPU, for requests that are waited for together.
+struct WaitAlone {
+  MPI_Comm comm = MPI_COMM_NULL;
+  std::shared_ptr<StreamCommunicator> mine = nullptr;
+  std::vector<device::WordAccess> waits = {}, writes = {};
+  std::vector<p2p::StreamUse*> uses = {};  // of these words
+};
+// wait_enqueued() calls the function for this persistent request, which adds to `together`.
+using AddWait = std::function<int(MPI_Status*, WaitAlone* together)>;
+void wait_for_request_by(MPI_Request request, MPI_Comm comm, AddWait add);
+int wait_alone(WaitAlone& together);
 // The first error of the operations of a communicator since the last call that has returned one.
 inline int take_error(const StreamCommunicator& communicator) {
   return communicator.errors->code.exchange(MPI_SUCCESS);
