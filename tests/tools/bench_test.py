@@ -269,7 +269,13 @@ class Tables(ToolTest):
 
     def test_operations_on_streams(self):
         for abi in filter(has_library, ONE_MPI):
-            for name, ranks, collective in ("enqueue", 2, True), ("enqueue_allreduce", 3, False):
+            for name, ranks, collective in (
+                ("enqueue", 2, True),
+                ("enqueue_allreduce", 3, False),
+                ("enqueue_alltoallv", 3, False),
+                ("enqueue_neighbors", 2, False),
+                ("enqueue_neighbors", 3, False),
+            ):
                 with self.subTest(abi=abi, benchmark=name):
                     words = ["bench", name, "--mpi", abi, "-n", ranks, "-m", "8:32k", "-i", 5, "--rounds", 2, "-c"]
                     text = self.succeeds(*words).stdout

@@ -168,7 +168,7 @@ std::array<std::string, 2> owner_names(const BenchmarkKind& kind) {
   if (kind.id == Benchmark::pack) return {"blocks with gaps", "packed bytes"};
   if (kind.one_sided()) return {"origin", "window"};
   if (kind.all_ranks()) return {"first half of the ranks", "second half"};
-  if (kind.id == Benchmark::enqueue_allreduce) return {"rank 0", "other ranks"};
+  if (kind.on_streams() && kind.id != Benchmark::enqueue) return {"rank 0", "other ranks"};
   return {"rank 0", kind.names_collective() || kind.id == Benchmark::file ? "other ranks" : "rank 1"};
 }
 

@@ -52,6 +52,8 @@ enum class Benchmark {
   overlap,
   enqueue,
   enqueue_allreduce,
+  enqueue_alltoallv,
+  enqueue_neighbors,
   tune,
   matrix
 };
@@ -89,7 +91,7 @@ struct BenchmarkKind {
     return id == Benchmark::pack || id == Benchmark::halo || id == Benchmark::datatype;
   }
   // Of operations that are enqueued on a GPU stream.
-  bool on_streams() const { return id == Benchmark::enqueue || id == Benchmark::enqueue_allreduce; }
+  bool on_streams() const { return id >= Benchmark::enqueue && id <= Benchmark::enqueue_neighbors; }
   // Of accesses to the windows of others; two letters name the memory of their origins and of the windows.
   bool one_sided() const { return access.has_value(); }
   // The size of one is given.

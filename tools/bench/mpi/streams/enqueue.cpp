@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// enqueue, enqueue_allreduce: a chain of steps on a GPU stream, each a kernel, an operation, a kernel. A time
+// enqueue and enqueue_*: a chain of steps on a GPU stream, each a kernel, an operation, a kernel. A time
 // is that of a chain in the slowest rank, by its steps.
 
 #include <fmt/format.h>
@@ -80,11 +80,12 @@ class EnqueueReport : public Report {
 // Of one size.
 class Chain {
  public:
-  Chain(const BenchArguments& arguments, const Ranks& ranks, EnqueueStream& stream, uint64_t bytes)
+  Chain(const BenchArguments& arguments, const Ranks& ranks, EnqueueStream& stream, MPI_Comm comm,
+        uint64_t bytes)
       : arguments_(arguments),
         stream_(stream),
         bytes_(bytes),
-        operation_(make_stream_operation(arguments, ranks, bytes)),
+        operation_(make_stream_operation(arguments, ranks, bytes, comm)),
         count_(stream.kernel(operation_->counts())),
         add_(stream.kernel(operation_->adds())) {}
 
@@ -255,20 +256,30 @@ int enqueue_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   ranks.together([&] {
     check_ranks(arguments, ranks.size);
     ranks.take_device(arguments);
-    if (std::string lacking = shortage(Place::device, 2 * arguments.largest, ranks.local_size);
+    const uint64_t blocks =
+        arguments.kind->id == Benchmark::enqueue_alltoallv ? static_cast<uint64_t>(ranks.size - 1) : 2;
+    if (std::string lacking = shortage(Place::device, 2 * blocks * arguments.largest, ranks.local_size);
         !lacking.empty())
       throw usage(fmt::format("{}: size {}: {}; give a smaller -m", arguments.kind->name, arguments.largest,
                               lacking));
   });
   ranks.together([&] { EnqueueStream::require_here(arguments, ranks.device); });
-  stream.emplace(arguments, ranks.device);
+  // A ring for neighbours.
+  MPI_Comm comm = MPI_COMM_WORLD;
+  constexpr int periodic = 1;
+  if (arguments.kind->id == Benchmark::enqueue_neighbors)
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks.size, &periodic, 0, &comm);
+  stream.emplace(arguments, ranks.device, comm);
   const std::string no_nccl = find_nccl(nccl);
   ranks.open(report, arguments, "MPI", fmt::format("{}", fmt::join(ranks.devices(MPI_COMM_WORLD), " <-> ")));
   if (report) report->explain(no_nccl);
   for (uint64_t bytes : arguments.sizes()) {
-    const EnqueueResult result = Chain(arguments, ranks, *stream, bytes).measure(nccl ? &*nccl : nullptr);
+    const EnqueueResult result =
+        Chain(arguments, ranks, *stream, comm, bytes).measure(nccl ? &*nccl : nullptr);
     if (report) report->add(result);
   }
+  stream.reset();
+  if (comm != MPI_COMM_WORLD) MPI_Comm_free(&comm);
   return ranks.finish(report);
 }
 

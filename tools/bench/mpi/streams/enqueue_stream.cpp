@@ -31,7 +31,7 @@ void EnqueueStream::require_here(const BenchArguments& arguments, int device) {
     throw cannot_run(arguments.name_in_refusals() + why);
 }
 
-EnqueueStream::EnqueueStream(const BenchArguments& arguments, int device)
+EnqueueStream::EnqueueStream(const BenchArguments& arguments, int device, MPI_Comm parent)
     : arguments_(arguments),
       device_(device),
       runtime_(runtime_with_devices(arguments)),
@@ -48,7 +48,7 @@ EnqueueStream::EnqueueStream(const BenchArguments& arguments, int device)
   const int created = MPIX_Stream_create(info, &handle_);
   MPI_Info_free(&info);
   require_mpi(created, "MPIX_Stream_create");
-  require_mpi(MPIX_Stream_comm_create(MPI_COMM_WORLD, handle_, &comm_), "MPIX_Stream_comm_create");
+  require_mpi(MPIX_Stream_comm_create(parent, handle_, &comm_), "MPIX_Stream_comm_create");
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
 }
 

@@ -22,7 +22,7 @@ class EnqueueStream {
   // Throws a Failure where the MPI or the GPU of this rank cannot do this.
   static void require_here(const BenchArguments& arguments, int device);
 
-  EnqueueStream(const BenchArguments& arguments, int device);  // collective
+  EnqueueStream(const BenchArguments& arguments, int device, MPI_Comm parent);  // collective
   ~EnqueueStream();
   EnqueueStream(const EnqueueStream&) = delete;
   EnqueueStream& operator=(const EnqueueStream&) = delete;

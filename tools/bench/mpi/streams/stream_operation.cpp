@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <numeric>
 #include <vector>
 
 #include "bench/mpi/mpi4.h"
@@ -113,6 +114,100 @@ class Exchange final : public StreamOperation {
   MPI_Request requests_[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};  // the receive, the send
 };
 
+// A block to each of some ranks, and one from each.
+class Blocks final : public StreamOperation {
+ public:
+  Blocks(uint64_t bytes, const Ranks& ranks, MPI_Comm comm, bool neighbors)
+      : StreamOperation(bytes * (neighbors ? 2 : static_cast<uint64_t>(ranks.size - 1))),
+        block_(bytes),
+        rank_(ranks.rank),
+        comm_(comm),
+        neighbors_(neighbors) {
+    const int before = (rank_ + ranks.size - 1) % ranks.size, behind = (rank_ + 1) % ranks.size;
+    if (neighbors)
+      partners_ = {{before, 1}, {behind, 0}};
+    else
+      for (int other = 0; other < ranks.size; ++other)
+        if (other != rank_) partners_.push_back({other, static_cast<uint64_t>(rank_ - (rank_ > other))});
+    counts_.assign(neighbors ? 2 : static_cast<size_t>(ranks.size), static_cast<int>(block_));
+    if (!neighbors) counts_[static_cast<size_t>(rank_)] = 0;
+    places_.resize(counts_.size());
+    std::exclusive_scan(counts_.begin(), counts_.end(), places_.begin(), 0);
+    ways_ = {{"enqueue", "Enqueue", [this](MPI_Comm stream) { enqueue(stream); }}};
+  }
+
+  void block() override {
+    (neighbors_ ? MPI_Neighbor_alltoallv : MPI_Alltoallv)(sent(), counts_.data(), places_.data(), MPI_BYTE,
+                                                          received(), counts_.data(), places_.data(),
+                                                          MPI_BYTE, comm_);
+  }
+
+  // Two messages of one rank match in the order of its sends, in which it names its ranks.
+  void by_nccl(NcclRanks& ranks, void* stream) override {
+    ranks.require(ranks.nccl->group_start(), "ncclGroupStart");
+    for (uint64_t i = 0; i < partners_.size(); ++i)
+      ranks.require(ranks.nccl->send(at(sent(), i), block_, coll::NcclType::int8, partners_[i].rank,
+                                     ranks.comm, stream),
+                    "ncclSend");
+    for (uint64_t i = partners_.size(); i-- > 0;)
+      ranks.require(ranks.nccl->receive(at(received(), i), block_, coll::NcclType::int8, partners_[i].rank,
+                                        ranks.comm, stream),
+                    "ncclRecv");
+    ranks.require(ranks.nccl->group_end(), "ncclGroupEnd");
+  }
+
+  const char* counts() const override { return "count_byte"; }
+  const char* adds() const override { return "add_byte"; }
+
+ private:
+  struct Partner {
+    int rank;
+    uint64_t block;  // of that rank, for this one
+  };
+
+  void enqueue(MPI_Comm stream) {
+    require_mpi((neighbors_ ? MPIX_Neighbor_alltoallv_enqueue : MPIX_Alltoallv_enqueue)(
+                    sent(), counts_.data(), places_.data(), MPI_BYTE, received(), counts_.data(),
+                    places_.data(), MPI_BYTE, stream),
+                "the enqueued call");
+  }
+
+  void* at(void* buffer, uint64_t number) const { return static_cast<char*>(buffer) + number * block_; }
+  uint64_t seed(int rank, uint64_t number) const {
+    return (chains_ << 16) + (static_cast<uint64_t>(rank) << 8) + number;
+  }
+
+  void fill() override {
+    ++chains_;
+    for (uint64_t i = 0; i < partners_.size(); ++i) sent_.write_pattern(i * block_, block_, seed(rank_, i));
+  }
+
+  // The kernels count in the first block that a rank sends.
+  unsigned long expect(int64_t steps, Buffer* received) const override {
+    for (uint64_t i = 0; i < partners_.size(); ++i)
+      received->write_pattern(i * block_, block_, seed(partners_[i].rank, partners_[i].block));
+    unsigned char first = 0;
+    received->read(0, &first, 1);
+    unsigned long sum = 0;
+    for (int64_t step = 0; step < steps; ++step) sum += partners_[0].block == 0 ? ++first : first;
+    received->write(0, &first, 1);
+    for (uint64_t i = 1; i < partners_.size(); ++i) {
+      if (partners_[i].block != 0) continue;
+      received->read(i * block_, &first, 1);
+      first = static_cast<unsigned char>(first + steps);
+      received->write(i * block_, &first, 1);
+    }
+    return sum;
+  }
+
+  uint64_t block_, chains_ = 0;
+  int rank_;
+  MPI_Comm comm_;
+  bool neighbors_;
+  std::vector<Partner> partners_;
+  std::vector<int> counts_, places_;
+};
+
 class Allreduce final : public StreamOperation {
  public:
   Allreduce(uint64_t bytes, int rank, int ranks)
@@ -183,9 +278,15 @@ bool StreamOperation::right(int64_t steps) const {
 }
 
 std::unique_ptr<StreamOperation> make_stream_operation(const BenchArguments& arguments, const Ranks& ranks,
-                                                       uint64_t bytes) {
-  if (arguments.kind->id == Benchmark::enqueue) return std::make_unique<Exchange>(bytes, ranks.rank);
-  return std::make_unique<Allreduce>(bytes, ranks.rank, ranks.size);
+                                                       uint64_t bytes, MPI_Comm comm) {
+  switch (arguments.kind->id) {
+    case Benchmark::enqueue:
+      return std::make_unique<Exchange>(bytes, ranks.rank);
+    case Benchmark::enqueue_allreduce:
+      return std::make_unique<Allreduce>(bytes, ranks.rank, ranks.size);
+    default:
+      return std::make_unique<Blocks>(bytes, ranks, comm, arguments.kind->id == Benchmark::enqueue_neighbors);
+  }
 }
 
 }  // namespace fairlead::tools

@@ -57,8 +57,8 @@ class StreamOperation {
   Buffer sent_, received_, sum_;
 };
 
-// Of the benchmark's name, in this rank.
+// Of the benchmark's name, in this rank; `comm`: for plain MPI, of all ranks.
 std::unique_ptr<StreamOperation> make_stream_operation(const BenchArguments& arguments, const Ranks& ranks,
-                                                       uint64_t bytes);
+                                                       uint64_t bytes, MPI_Comm comm);
 
 }  // namespace fairlead::tools
