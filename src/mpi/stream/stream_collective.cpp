@@ -113,6 +113,7 @@ bool StreamCollective::is_direct(Buffer* buffer) const {
 
 Error StreamCollective::run(device::Stream stream, const Plan& plan, Tells tells) const {
   uint64_t* const flag = tells == Tells::end ? passed_for_kernels_ : nullptr;
+  if (is_in_parts(plan)) return run_in_parts(stream, plan, flag);
   const bool meets = this->meets(plan);
   const kernels::Meet meet = meets ? meeting(plan, flag) : kernels::Meet{};
   Error error = meets ? kernels::launch_meet(device_, stream, meet, true) : give(stream, plan);
@@ -149,9 +150,12 @@ Error StreamCollective::give(device::Stream stream, const Plan& plan) const {
   return kernels::launch_copies(device_, stream, items, count, blocks, {}, &exchange);
 }
 
+kernels::Exchange StreamCollective::taking() const {
+  return {&header()->turn[1], &header()->turn[0], most_, taken_.data(), taken_.size(), false};
+}
+
 Error StreamCollective::take(device::Stream stream, const Plan& plan, uint64_t* flag) const {
-  const kernels::Exchange exchange{&header()->turn[1], &header()->turn[0], most_,
-                                   taken_.data(),      taken_.size(),      false};
+  const kernels::Exchange exchange = taking();
   const kernels::Signal signal{&header()->counter, flag};
   if (plan.by_blocks)
     return kernels::launch_copies(device_, stream, plan.taken.data(), plan.taken.size(), blocks_at_most,
@@ -174,6 +178,60 @@ Error StreamCollective::take(device::Stream stream, const Plan& plan, uint64_t* 
           static_cast<char*>(plan.result) + (is_for_each(shape.received) ? plan.unit * rank : 0),
           source(rank), plan.unit};
   return kernels::launch_copies(device_, stream, items, count, blocks_at_most, signal, &exchange);
+}
+
+// Where each rank would read the whole input of a rank, or of all: the same on all ranks.
+bool StreamCollective::is_in_parts(const Plan& plan) const {
+  // What it saves has to pass a link in more time than three further steps of the stream take.
+  constexpr uint64_t worth_it = 2 << 20;
+  if (plan.by_blocks || plan.shape->has_a_block_for_each()) return false;
+  const auto ranks = static_cast<uint64_t>(ranks_);
+  return plan.unit / ranks * (ranks - 1) * (ranks - 2) >= worth_it;
+}
+
+StreamCollective::Span StreamCollective::part_of(const Plan& plan, int rank) const {
+  const auto ranks = static_cast<uint64_t>(ranks_);
+  const uint64_t most = (plan.unit + ranks * granule - 1) / (ranks * granule) * granule;
+  const uint64_t first = std::min(plan.unit, most * static_cast<uint64_t>(rank));
+  return {first, std::min(most, plan.unit - first)};
+}
+
+// Two calls: each rank makes its part of the result, and gets those of the others.
+Error StreamCollective::run_in_parts(device::Stream stream, const Plan& plan, uint64_t* flag) const {
+  const auto wait = [&] { return device::runtime()->access_words(stream, waits_.data(), waits_.size()); };
+  const kernels::Exchange exchange = taking();
+  const Span mine = part_of(plan, me_);
+  void* const part = (plan.result ? static_cast<char*>(plan.result) : moved()) + mine.first;
+  const auto place_of = [&](int rank) { return place(scratches_[static_cast<size_t>(rank)], 0); };
+
+  Error error = give(stream, plan);
+  if (error == Error::none) error = wait();
+  if (error != Error::none) return error;
+  if (plan.shape->reduces()) {
+    const void* from[coll::max_members];
+    for (int rank = 0; rank < ranks_; ++rank) from[rank] = place_of(rank) + mine.first;
+    error = kernels::launch_reduce(device_, stream, plan.op, plan.element, from, ranks_, &part, 1,
+                                   mine.bytes / kernels::element_bytes(plan.element), blocks_at_most, {},
+                                   nullptr, &exchange);
+  } else {
+    const device::CopyItem item{part, place_of(plan.root) + mine.first, mine.bytes};
+    error = kernels::launch_copies(device_, stream, &item, 1, blocks_at_most, {}, &exchange);
+  }
+  if (error != Error::none) return error;
+
+  Plan parts = plan;
+  parts.input = part;
+  parts.input_bytes = mine.bytes;
+  error = give(stream, parts);
+  if (error == Error::none) error = wait();
+  if (error != Error::none) return error;
+  device::CopyItem items[coll::max_members];
+  size_t count = 0;
+  for (int rank = 0; rank < ranks_ && plan.result; ++rank)
+    if (const Span theirs = part_of(plan, rank); rank != me_)
+      items[count++] = {static_cast<char*>(plan.result) + theirs.first, place_of(rank), theirs.bytes};
+  return kernels::launch_copies(device_, stream, items, count, blocks_at_most, {&header()->counter, flag},
+                                &exchange);
 }
 
 // A local collective: the only nonblocking function of MPI that moves bytes between two layouts.
@@ -230,7 +288,7 @@ int StreamCollective::submit(const Plan& plan, MPI_Comm comm, const ByCpu& by_cp
           });
       const Error state = graph ? device::runtime()->launch_graph(graph, stream)
                                 : run(stream, plan, in_graph ? Tells::nothing : Tells::end);
-      if (state == Error::none && !in_graph) ++number_;
+      if (state == Error::none && !in_graph) number_ += is_in_parts(plan) ? 2 : 1;
       return state;
     });
   if (error == Error::none && mpi_error == MPI_SUCCESS && !after.empty())

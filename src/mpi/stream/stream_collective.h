@@ -11,6 +11,9 @@
 // the call before it, so that the place that was used there is free for the next call. Addresses and values
 // are the same in all calls, so that a graph may replay them.
 //
+// Where each rank would read long inputs of all ranks, or all ranks that of one, they do so in two calls:
+// each makes a part of the result in the first, and they exchange the parts in the second.
+//
 // In MPI_Alltoallv and among neighbours no rank knows the bytes of all others, but both ends know those of a
 // block. Each block has its own part of the place; one that is longer is an ordinary message behind the call.
 //
@@ -111,6 +114,14 @@ class StreamCollective {
   kernels::Meet meeting(const Plan& plan, uint64_t* flag) const;
   device::Error give(device::Stream stream, const Plan& plan) const;
   device::Error take(device::Stream stream, const Plan& plan, uint64_t* flag) const;
+  kernels::Exchange taking() const;
+  bool is_in_parts(const Plan& plan) const;
+  // What a rank makes of the result, in bytes.
+  struct Span {
+    uint64_t first, bytes;
+  };
+  Span part_of(const Plan& plan, int rank) const;
+  device::Error run_in_parts(device::Stream stream, const Plan& plan, uint64_t* flag) const;
   kernels::ExchangeHeader* header() const { return reinterpret_cast<kernels::ExchangeHeader*>(scratch_); }
   // The two places in a scratch, behind the slots, then one for buffers that the CPU moves.
   char* place(char* scratch, int which) const;

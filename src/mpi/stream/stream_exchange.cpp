@@ -28,6 +28,13 @@ std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, 
 
   Plan plan{.by_blocks = true};
   std::vector<EnqueuedWork> before, after;
+  // In which each rank gets one of them after the other, from different ranks at a time.
+  struct Message {
+    int distance;
+    EnqueuedWork work;
+  };
+  std::vector<Message> sends, receives;
+  auto distance = [&](int from, int to) { return (to - from + ranks_) % ranks_; };
   uint64_t all = 0;
   // Where kernels find the block, or put it.
   auto address_for_kernel = [&](Buffer* block, size_t number, bool sent) {
@@ -56,11 +63,12 @@ std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, 
       plan.given.push_back({place(scratch_, 0) + block.index * edges.most, from, buffer.bytes});
       continue;
     }
-    after.push_back(
-        {[=, comm = messages_, type = std::make_shared<KeptType>(buffer.datatype)](MPI_Request* request) {
-          return MPI_Isend(buffer.address, static_cast<int>(buffer.count), type->get(), rank, number, comm,
-                           request);
-        }});
+    auto send = [=, comm = messages_,
+                 type = std::make_shared<KeptType>(buffer.datatype)](MPI_Request* request) {
+      return MPI_Isend(buffer.address, static_cast<int>(buffer.count), type->get(), rank, number, comm,
+                       request);
+    };
+    sends.push_back({distance(me_, rank), {std::move(send)}});
   }
   for (const CollectiveBlock& block : regions.written.blocks) {
     Buffer buffer = buffer_of(regions.written, block);
@@ -71,10 +79,16 @@ std::optional<int> StreamCollective::enqueue_blocks(const CollectiveCall& call, 
       plan.taken.push_back({to, theirs + static_cast<uint64_t>(number) * edges.most, buffer.bytes});
       continue;
     }
-    after.push_back({[=, comm = messages_, type = std::make_shared<KeptType>(buffer.datatype), from = rank,
-                      tag = number](MPI_Request* request) {
+    auto receive = [=, comm = messages_, type = std::make_shared<KeptType>(buffer.datatype), from = rank,
+                    tag = number](MPI_Request* request) {
       return MPI_Irecv(buffer.address, static_cast<int>(buffer.count), type->get(), from, tag, comm, request);
-    }});
+    };
+    receives.push_back({distance(rank, me_), {std::move(receive)}});
+  }
+  // The receives first, so that no message comes unexpected.
+  for (std::vector<Message>* messages : {&receives, &sends}) {
+    std::ranges::stable_sort(*messages, {}, &Message::distance);
+    for (Message& message : *messages) after.push_back(std::move(message.work));
   }
   const int error = submit(plan, call.comm, by_cpu, std::move(before), std::move(after));
   if (error == MPI_SUCCESS) count(Traffic::collective_in_stream, all);

@@ -133,6 +133,20 @@ RANK_TEST(enqueue, S2_every_collective_of_every_size, 2) {
   }
 }
 
+// From three ranks on, each makes a part of the result; short calls come in between.
+RANK_TEST(enqueue, S2_long_collectives_in_parts, 2) {
+  if (const char* reason = why_not()) return skip(reason);
+  Stream stream;
+  int round = 0;
+  for (Function function : {bcast, reduce, allreduce})
+    for (int count : {3 * limit, 3 * limit + 1, 3'600'001})
+      for (bool in_place : {false, true}) {
+        check(stream, {function, count, round % size, ++round, in_place});
+        if (round % 2) check(stream, {allreduce, 17, 0, round, false});
+        if (round % 3 == 0) check(stream, {alltoall, 5000, 0, round, false});
+      }
+}
+
 RANK_TEST(enqueue, S2_collectives_of_other_memory_on_some_ranks, 2) {
   if (const char* reason = why_not()) return skip(reason);
   Stream stream;
