@@ -13,16 +13,16 @@ namespace fairlead::coll {
 namespace {
 
 constexpr const char* shipped = R"(
-allgather       meet     ..     ..32k
+allgather       meet     ..     ..256k
 allgather       kernel   ..     ..1m
 allgather       engine   3..    64m..
 allgather       written  3..    ..
 allgather       kernel   ..     ..
-allreduce       meet     ..     ..16k
+allreduce       meet     ..     ..64k
 allreduce       oneshot  3..4   ..128k
 allreduce       oneshot  5..    ..64k
 allreduce       sliced   ..     ..
-alltoall        meet     ..     ..32k
+alltoall        meet     ..     ..256k
 alltoall        kernel   ..     ..
 bcast           direct   ..     ..64k
 bcast           sliced   ..     ..

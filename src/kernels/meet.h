@@ -51,7 +51,7 @@ struct Meet {
 };
 
 // What the slots of a rank take at most, and the longest block for which they have room among few ranks.
-constexpr uint64_t meet_slots_at_most = 1 << 20, meet_longest_block = 16 << 10;
+constexpr uint64_t meet_slots_at_most = 1 << 20, meet_longest_block = 64 << 10;
 constexpr uint64_t meet_slot_bytes(int ranks) {
   const uint64_t fit = meet_slots_at_most / 2 / static_cast<uint64_t>(ranks) / line_bytes * line_bytes;
   return fit < 2 * meet_longest_block ? fit : 2 * meet_longest_block;

@@ -108,12 +108,25 @@ FAIRLEAD_DEVICE_FUNCTION char* part_of(const HandOverBuffers& buffers, unsigned 
   return static_cast<char*>(buffers.at[which]) + at;
 }
 
+// `arrived` and `sent` are 1 at the end of a round, and the stream that has seen that stores 0. A store of 1
+// by another GPU could overtake that one on its way to the memory of the host, and be lost: so a kernel of
+// the next round sees the 0 first. The values of a failure stay.
+FAIRLEAD_DEVICE_FUNCTION void await_clear(const unsigned* word, unsigned seen) {
+  constexpr int tries = 1000;
+  for (int i = 0; seen == 1 && i < tries; ++i) seen = load_word(word);
+}
+
 // Has this thread moved its share to the buffer? `part`: the partition, of those of the launch.
 FAIRLEAD_DEVICE_FUNCTION bool give(const HandOverBuffers& buffers, const HandOverWork& work, unsigned* word,
                                    unsigned part, unsigned thread) {
   const char* const from = part_of(buffers, handover_from, part * work.bytes);
   char* const buffer = part_of(buffers, handover_buffer, part * work.bytes);
-  if (load_word(word) == handover_none) {
+  // Both loads at once. Without the share of the first thread the message is not sent.
+  const auto* const sent = static_cast<const unsigned*>(buffers.at[handover_sent]);
+  const unsigned unseen = thread == 0 ? load_word(sent) : 0;
+  const unsigned state = load_word(word);
+  await_clear(sent, unseen);
+  if (state == handover_none) {
     move_share(part_of(buffers, handover_bounce, part * work.bounce_step), from, work.bytes, thread,
                work.threads);
     kernel::system_fence();
@@ -127,6 +140,12 @@ FAIRLEAD_DEVICE_FUNCTION bool give(const HandOverBuffers& buffers, const HandOve
 
 FAIRLEAD_DEVICE_FUNCTION bool open(const HandOverBuffers& buffers, const HandOverWork& work, unsigned* word,
                                    unsigned part, unsigned thread) {
+  if (kernel::thread_index() == 0) {
+    const auto* const arrived =
+        static_cast<const unsigned*>(buffers.at[handover_arrived]) + work.first + part;
+    await_clear(arrived, load_word(arrived));
+  }
+  kernel::block_barrier();
   if (replace_none(word, handover_opened) == handover_none) return false;
   kernel::system_fence();
   move_share(part_of(buffers, handover_buffer, part * work.bytes),

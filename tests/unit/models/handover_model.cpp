@@ -25,7 +25,7 @@ struct Partition {
 };
 struct Message {
   std::list<Partition> partitions;
-  std::atomic<unsigned> count, sent;
+  std::atomic<unsigned> count, sent, held = 1;
   Message(size_t partitions_in_it, size_t shares) {
     for (size_t i = 0; i < partitions_in_it; ++i) partitions.emplace_back(shares);
   }
@@ -48,8 +48,14 @@ void end_share(Message& message, Partition& partition, Share& share) {
     message.count.store(0, relaxed);
     std::atomic_thread_fence(acq_rel);
     message.sent.store(1, relaxed);
-    std::atomic_thread_fence(release);
   }
+  partition.arrived.store(1, relaxed);
+}
+// A block has moved all of a message of one partition.
+void end_message(Message& message, Partition& partition) {
+  for (Share& share : partition.shares) share.word.store(none, relaxed);
+  std::atomic_thread_fence(release);
+  message.sent.store(1, relaxed);
   partition.arrived.store(1, relaxed);
 }
 void give(Message& message, Partition& partition, Share& share, int value) {
@@ -69,7 +75,7 @@ void open(Message& message, Partition& partition, Share& share) {
   end_share(message, partition, share);
 }
 
-// What a stream does between two kernels, which it orders.
+// What a stream does between two kernels, which it orders: the second sees the word cleared (await_clear()).
 void wait_and_clear(std::atomic<unsigned>& word) {
   Machine::only().await([&] { return word.load(acquire) == 1; });
   word.store(0, relaxed);
@@ -153,7 +159,34 @@ void one_of_two(Machine::Run& run) {
       require(partition.shares[static_cast<size_t>(i)].buffer.read() == i, "other bytes arrive");
   });
 }
-// A receiver that has seen all uses the words again as soon as the sender has cleared `sent`.
+// The receiver has opened both shares, and a block of the sender finds that; else its threads are on their
+// own.
+void by_a_block(Machine::Run& run) {
+  auto message = std::make_shared<Message>(1, 2);
+  run.thread([=] {
+    Partition& partition = message->first();
+    const bool open = std::ranges::all_of(partition.shares,
+                                          [](Share& share) { return share.word.load(relaxed) == opened; });
+    if (open) std::atomic_thread_fence(acquire);
+    for (int i : {0, 1}) {
+      Share& share = partition.shares[static_cast<size_t>(i)];
+      if (open)
+        share.buffer.write(10 + i);
+      else
+        give(*message, partition, share, 10 + i);
+    }
+    if (open) end_message(*message, partition);
+    wait_and_clear(message->sent);
+  });
+  run.thread([=] {
+    for (Share& share : message->first().shares) (void)share.buffer.read();
+    receive(*message, 1);
+  });
+  run.in_the_end = [=] {
+    for (Share& share : message->first().shares) require(share.word.load() == none, "a word is left behind");
+  };
+}
+// A receiver that has seen all uses the words again as soon as the sender no longer holds them.
 void another_use(Machine::Run& run) {
   auto message = std::make_shared<Message>(1, 1);
   auto used = std::make_shared<models::Plain<int>>();
@@ -161,17 +194,17 @@ void another_use(Machine::Run& run) {
     give(*message, message->first(), message->first().shares[0], 10);
     Machine::only().await([&] { return message->sent.load(relaxed) == 1; });
     used->write(1);
-    message->sent.store(0, release);
+    message->held.store(0, release);
   });
   run.thread([=] {
     receive(*message, 1);
-    if (message->sent.load(acquire) == 0) used->write(2);
+    if (message->held.load(acquire) == 0) used->write(2);
   });
 }
 
 TEST(Models, handover) {
-  models::examine(
-      {between_two(1, 1, 2), between_two(1, 2, 1), by_two_threads, to_two_threads, one_of_two, another_use});
+  models::examine({between_two(1, 1, 2), between_two(1, 2, 1), by_two_threads, to_two_threads, one_of_two,
+                   by_a_block, another_use});
 }
 
 }  // namespace
