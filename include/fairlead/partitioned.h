@@ -9,6 +9,10 @@
  *       if (threadIdx.x == 0) MPIX_Pready(blockIdx.x, prequest);
  *     }
  *
+ * Or all threads of the block store it to the receiver themselves:
+ *
+ *       MPIX_Pready_block(blockIdx.x, prequest, threadIdx.x, blockDim.x);   // no barrier before it
+ *
  * This header is for device code in CUDA and HIP sources, for kernels of fairlead/kernel.h, and for host
  * code. It includes no other header. MPIX_Prequest_create() of fairlead/stream.h makes the MPIX_Prequest of a
  * request, which is passed to kernels by value. (docs/use/streams.md)
@@ -21,6 +25,16 @@ typedef struct MPIX_Prequest {
   unsigned* words; /* page-locked host memory, one word for each partition */
   int partitions;
 } MPIX_Prequest;
+
+/* Before the words of a send: the way to the receiver's buffer. */
+typedef struct FairleadPartitionWay {
+  const char* from; /* the first partition, here and there, as kernels address them */
+  char* to;
+  unsigned* arrived;
+  unsigned long bytes; /* of each */
+  unsigned open;       /* in this round a kernel may store there */
+  unsigned reserved[7];
+} FairleadPartitionWay;
 
 #if defined(__clang__) && (defined(__CUDA__) || defined(__HIP__))
 #define FAIRLEAD_ANYWHERE __attribute__((host, device))
@@ -35,6 +49,13 @@ typedef struct MPIX_Prequest {
 #elif defined(__CUDA_ARCH__)
 #define FAIRLEAD_SYSTEM_FENCE "fence.acq_rel.sys;"
 #endif
+#if defined(__CUDA_ARCH__)
+#define FAIRLEAD_BARRIER() __syncthreads()
+#elif defined(__AMDGCN__)
+#define FAIRLEAD_BARRIER()                             \
+  (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), \
+   __builtin_amdgcn_s_barrier(), __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
+#endif
 
 /* Marks a partition as ready. Called once a round, by one thread, after the threads that write the partition
  * have passed a barrier. A mark that comes before the request is started counts for that start. Like the
@@ -46,6 +67,68 @@ static inline FAIRLEAD_ANYWHERE int MPIX_Pready(int partition, MPIX_Prequest pre
   *(volatile unsigned*)(prequest.words + partition) = 1;
 #else
   __atomic_store_n(prequest.words + partition, 1u, __ATOMIC_RELEASE);
+#endif
+  return 0;
+}
+
+/* The same, called by all threads of a block, each with its number and how many there are. In place of the
+ * CPU, they store the partition to the receiver's buffer, if both GPUs have NVLink or the like and the
+ * receiver has started the round: then it arrives some microseconds later. The stores of all threads before
+ * the call count. */
+static inline FAIRLEAD_ANYWHERE int MPIX_Pready_block(int partition, MPIX_Prequest prequest, unsigned thread,
+                                                      unsigned threads) {
+  const FairleadPartitionWay* const way = (const FairleadPartitionWay*)prequest.words - 1;
+  struct __attribute__((aligned(16), may_alias)) Unit {
+    unsigned words[4];
+  };
+  unsigned long at, whole = 0;
+  const char* from;
+  char* to;
+#ifdef FAIRLEAD_BARRIER
+  static __attribute__((shared)) FairleadPartitionWay seen;
+#else
+  FairleadPartitionWay seen;
+#endif
+  if (partition < 0 || partition >= prequest.partitions) return 1;
+#ifdef FAIRLEAD_BARRIER
+  if (thread == 0) {
+#else
+  /* A simulated GPU: its threads run one after the other. */
+  if (thread != threads - 1) return 0;
+  thread = 0, threads = 1;
+  {
+#endif
+#ifdef FAIRLEAD_SYSTEM_FENCE
+    seen.open = *(const volatile unsigned*)&way->open;
+    asm volatile(FAIRLEAD_SYSTEM_FENCE ::: "memory");
+#else
+    seen.open = __atomic_load_n(&way->open, __ATOMIC_ACQUIRE);
+#endif
+    if (seen.open)
+      seen.from = way->from, seen.to = way->to, seen.arrived = way->arrived, seen.bytes = way->bytes;
+  }
+#ifdef FAIRLEAD_BARRIER
+  FAIRLEAD_BARRIER();
+#endif
+  if (seen.open) {
+    from = seen.from + partition * seen.bytes;
+    to = seen.to + partition * seen.bytes;
+    if (((unsigned long)from | (unsigned long)to) % sizeof(struct Unit) == 0)
+      whole = seen.bytes / sizeof(struct Unit);
+    for (at = thread; at < whole; at += threads) ((struct Unit*)to)[at] = ((const struct Unit*)from)[at];
+    for (at = whole * sizeof(struct Unit) + thread; at < seen.bytes; at += threads) to[at] = from[at];
+  }
+#ifdef FAIRLEAD_BARRIER
+  FAIRLEAD_BARRIER();
+#endif
+  if (thread != 0) return 0;
+#ifdef FAIRLEAD_SYSTEM_FENCE
+  asm volatile(FAIRLEAD_SYSTEM_FENCE ::: "memory");
+  if (seen.open) *(volatile unsigned*)(seen.arrived + partition) = 1;
+  *(volatile unsigned*)(prequest.words + partition) = seen.open ? 2 : 1;
+#else
+  if (seen.open) __atomic_store_n(seen.arrived + partition, 1u, __ATOMIC_RELEASE);
+  __atomic_store_n(prequest.words + partition, seen.open ? 2u : 1u, __ATOMIC_RELEASE);
 #endif
   return 0;
 }
@@ -65,5 +148,6 @@ static inline FAIRLEAD_ANYWHERE int MPIX_Parrived(MPIX_Prequest prequest, int pa
 
 #undef FAIRLEAD_ANYWHERE
 #undef FAIRLEAD_SYSTEM_FENCE
+#undef FAIRLEAD_BARRIER
 
 #endif

@@ -188,6 +188,8 @@ class PromptRuntime {
   virtual Error query(const void* address, Allocation* allocation) = 0;
   // Where kernels of a device find memory that was given to register_host(); null if they do not.
   virtual void* address_for_kernels(int, void* registered) { return registered; }
+  // The same for device memory whose address kernels find in memory, not among their parameters.
+  virtual void* memory_for_kernels(void* memory) { return memory; }
   virtual Error memory_info(int device, size_t* free_bytes, size_t* total_bytes) = 0;
   // Returns whether copies into page-locked memory write each aligned 32-bit word atomically, so that the
   // host can poll for the data. True for transfers over PCIe and similar links.

@@ -247,7 +247,8 @@ std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receive
     return nullptr;
   made->channel_ = &channel;
   made->shape_ = shape;
-  if (shape.by_kernels) made->map_area(node, table, receiver, owner_device, device);
+  made->channel_of_kernels_ = for_kernels(table, channel, device);
+  if (shape.by_kernels) made->map_area(node, receiver, owner_device, device);
   channel.held.store(1, std::memory_order_relaxed);
   uint64_t seen = channel.rounds.load(std::memory_order_acquire), joined = 0;
   do {
@@ -259,9 +260,8 @@ std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receive
   return made;
 }
 
-void PartitionLink::map_area(node::Node& node, void* table, int receiver, int owner_device, int device) {
+void PartitionLink::map_area(node::Node& node, int receiver, int owner_device, int device) {
   const auto owner = node::read_once(channel_->owner);
-  channel_of_kernels_ = for_kernels(table, *channel_, device);
   if (!owner.name[0] || !channel_of_kernels_ || !kernels::handovers_run_on(device) ||
       !device::runtime()->has_peer_atomics(device, owner) ||
       !transport::reach_from(node, receiver, owner_device, device, node::read_once(channel_->area), &area_) ||

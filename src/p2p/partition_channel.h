@@ -167,10 +167,14 @@ class PartitionLink {
   }
   uint32_t* open() { return &channel_->open; }
   uint32_t* arrived(int partition) { return &channel_->arrived[partition]; }
+  // Of the first partition, as kernels address it; null: they cannot.
+  uint32_t* arrived_for_kernels() const {
+    return channel_of_kernels_ ? channel_of_kernels_->arrived : nullptr;
+  }
 
  private:
   PartitionLink() = default;
-  void map_area(node::Node& node, void* table, int receiver, int owner_device, int device);
+  void map_area(node::Node& node, int receiver, int owner_device, int device);
   PartitionChannel* channel_ = nullptr;
   PartitionChannel* channel_of_kernels_ = nullptr;  // as they address it
   device::MappedMemory mapped_, area_;

@@ -13,11 +13,16 @@ __global__ void mark(int partition, MPIX_Prequest prequest) {
   MPIX_Pready(partition, prequest);
 }
 
+__global__ void store(int partition, MPIX_Prequest prequest, unsigned thread, unsigned threads) {
+  MPIX_Pready_block(partition, prequest, thread, threads);
+}
+
 __global__ void await(MPIX_Prequest prequest, int partition) {
   for (int flag = 0; !flag;) MPIX_Parrived(prequest, partition, &flag);
 }
 
 int mark_on_host(MPIX_Prequest prequest) {
   int flag = 0;
-  return MPIX_Pready(0, prequest) + MPIX_Parrived(prequest, 0, &flag) + flag;
+  return MPIX_Pready(0, prequest) + MPIX_Pready_block(0, prequest, 0, 1) + MPIX_Parrived(prequest, 0, &flag) +
+         flag;
 }

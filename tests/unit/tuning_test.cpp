@@ -200,11 +200,11 @@ TEST(ChoiceOf, a_call_takes_nccl_first_where_this_rank_can_and_no_one_shot_algor
 
 TEST(ChoiceOf, short_calls_meet_where_this_rank_can) {
   const Choice shipped;
-  for (uint64_t bytes : {8, 16 << 10}) {
+  for (uint64_t bytes : {8, 64 << 10}) {
     EXPECT_EQ(shipped.of(Family::allreduce, bytes, 4, {.meet = true}), Algorithm::allreduce_meet);
     EXPECT_EQ(shipped.of(Family::allreduce, bytes, 4, {.nccl = true}), Algorithm::allreduce_oneshot);
   }
-  EXPECT_EQ(shipped.of(Family::allreduce, 32 << 10, 4), Algorithm::allreduce_oneshot);
+  EXPECT_EQ(shipped.of(Family::allreduce, 128 << 10, 4), Algorithm::allreduce_oneshot);
 }
 
 TEST(ChoiceOf, ranks_that_would_choose_differently_have_different_digests) {

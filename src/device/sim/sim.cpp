@@ -180,6 +180,11 @@ Error Simulator::query(const void* address, Allocation* allocation) {
   return Error::none;
 }
 
+void* Simulator::memory_for_kernels(void* memory) {
+  const BlockRef block = over_ ? nullptr : memory_.find(memory);
+  return block ? block->at(memory) : memory;
+}
+
 Error Simulator::free_when_idle(void* address, bool pinned) {
   if (Error error = begin_making(); error != Error::none) return error;
   // Like a GPU driver, free() waits for the work in flight.

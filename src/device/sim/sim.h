@@ -83,6 +83,7 @@ class Simulator : public Runtime {
 
   // ---- Memory --------------------------------------------------------------------------------------
   Error query(const void* address, Allocation* allocation) override;
+  void* memory_for_kernels(void* memory) override;
   Error allocate(int device, size_t bytes, void** address) override {
     return allocate_on(MemoryKind::device, Origin::plain, device, bytes, address);
   }

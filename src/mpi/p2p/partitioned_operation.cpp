@@ -85,6 +85,7 @@ bool Partitioned::may_be_direct() const {
 }
 
 int Partitioned::start() {
+  if (on_gpu_) close_stale_mappings();
   by_kernels_ = has_words();
   begin();
   arrived_ = false;
@@ -223,7 +224,10 @@ void PartitionedSend::advance() {
     if (load(link_->open()) == 0) return;
     store(link_->open(), 0);
     opened_ = true;
+    if (by_kernels_) open_to_kernels();
   }
+  for (int i = 0; by_kernels_ && i < partitions_; ++i)
+    if (words_->take(i, PartitionWords::stored)) ++ready_;
   if ((by_kernels_ || direct_) && !copy_runs()) return;
   if (direct_ && link_->is_broken()) {
     error_ = MPI_ERR_OTHER;
@@ -233,13 +237,27 @@ void PartitionedSend::advance() {
     if (load(link_->sent()) == 0) return;
     store(link_->sent(), 0);
   }
-  if (direct_ ? ready_ >= partitions_ : error_ != MPI_SUCCESS || (ready_ >= partitions_ && all_arrived()))
+  if (direct_ ? ready_ >= partitions_ : error_ != MPI_SUCCESS || (ready_ >= partitions_ && all_arrived())) {
+    if (by_kernels_) words_->close();
     end_round();
+  }
+}
+
+void PartitionedSend::open_to_kernels() {
+  const auto for_kernels = [](char* memory) {
+    return static_cast<char*>(device::runtime()->memory_for_kernels(memory));
+  };
+  FairleadPartitionWay way{};
+  way.from = for_kernels(in_device(0));
+  way.to = for_kernels(link_->at(0));
+  way.arrived = link_->arrived_for_kernels();
+  way.bytes = static_cast<unsigned long>(layout_.bytes);
+  if (way.arrived) words_->open(way);
 }
 
 bool PartitionedSend::claim(int partition) {
   return (direct_ && ready_to_write_[static_cast<size_t>(partition)].exchange(false)) ||
-         (by_kernels_ && words_->take(partition));
+         (by_kernels_ && words_->take(partition, PartitionWords::ready));
 }
 
 Error PartitionedSend::start_copy(device::Copy& copy, int first, size_t bytes) {

@@ -19,6 +19,8 @@
 
 #pragma once
 
+#include <fairlead/partitioned.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -41,28 +43,39 @@
 namespace fairlead::mpi {
 
 // Words by which kernels and the CPU signal each other (include/fairlead/partitioned.h): one for each
-// partition, in page-locked memory. A kernel sets that of a partition of a send when it is ready, and the CPU
-// clears it again; the CPU sets that of a partition of a receive when it is in device memory.
+// partition, in page-locked memory. A kernel sets that of a partition of a send when it is ready, or has been
+// stored to the receiver, and the CPU clears it again; the CPU sets that of a partition of a receive when it
+// is in device memory.
 class PartitionWords {
  public:
   // Null if there is no page-locked memory.
   static std::shared_ptr<PartitionWords> make(int partitions) {
     auto made = std::make_shared<PartitionWords>(partitions);
     if (!made->memory_.pinned()) return nullptr;
+    *made->way() = {};
     made->clear();
     return made;
   }
   explicit PartitionWords(int partitions)
       : partitions_(partitions),
-        memory_(device::PinnedBuffer::of_program(sizeof(uint32_t) * static_cast<size_t>(partitions))) {}
+        memory_(device::PinnedBuffer::of_program(sizeof(FairleadPartitionWay) +
+                                                 sizeof(uint32_t) * static_cast<size_t>(partitions))) {}
 
-  uint32_t* data() const { return reinterpret_cast<uint32_t*>(memory_.data()); }
-  // Has a kernel set the word? Clears it.
-  bool take(int partition) {
-    if (word(partition).load(std::memory_order_acquire) == 0) return false;
-    word(partition).store(0, std::memory_order_relaxed);
+  uint32_t* data() const { return reinterpret_cast<uint32_t*>(way() + 1); }
+  // What a kernel has set the word to, which is cleared then.
+  enum Mark : uint32_t { none, ready, stored };
+  Mark mark(int partition) const { return Mark{word(partition).load(std::memory_order_acquire)}; }
+  bool take(int partition, Mark expected) {
+    if (mark(partition) != expected) return false;
+    word(partition).store(none, std::memory_order_relaxed);
     return true;
   }
+  // Kernels may store there, until it is closed.
+  void open(const FairleadPartitionWay& to) {
+    *way() = to;
+    std::atomic_ref(way()->open).store(1, std::memory_order_release);
+  }
+  void close() { std::atomic_ref(way()->open).store(0, std::memory_order_release); }
   void set(int partition) { word(partition).store(1, std::memory_order_release); }
   void clear() {
     for (int partition = 0; partition < partitions_; ++partition)
@@ -73,7 +86,8 @@ class PartitionWords {
   }
 
  private:
-  std::atomic_ref<uint32_t> word(int partition) { return std::atomic_ref<uint32_t>(data()[partition]); }
+  std::atomic_ref<uint32_t> word(int partition) const { return std::atomic_ref<uint32_t>(data()[partition]); }
+  FairleadPartitionWay* way() const { return reinterpret_cast<FairleadPartitionWay*>(memory_.data()); }
 
   int partitions_;
   device::PinnedBuffer memory_;
@@ -247,6 +261,7 @@ class PartitionedSend : public Partitioned {
   void check(int low, int high);
   void log_unreadable();
   bool pack(int partition);
+  void open_to_kernels();
 
   std::atomic<int> ready_{0};
   std::unique_ptr<p2p::PartitionLink> link_;

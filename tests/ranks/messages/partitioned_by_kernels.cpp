@@ -146,6 +146,16 @@ struct Exchange {
                   static_cast<const void*>(order.data() + sizeof(int) * static_cast<size_t>(first)), over,
                   marks);
   }
+  void fill_and_store(Stream& stream, int round, int first, int count) {
+    stream.launch("fill_and_store", static_cast<unsigned>(count), 64u, static_cast<void*>(out),
+                  static_cast<unsigned long>(partition_bytes), seed_of(rank, round),
+                  static_cast<const void*>(order.data() + sizeof(int) * static_cast<size_t>(first)), marks);
+  }
+  // May kernels store to the receiver in this round?
+  bool is_open() const {
+    const auto* const way = reinterpret_cast<const FairleadPartitionWay*>(marks.words) - 1;
+    return __atomic_load_n(&way->open, __ATOMIC_ACQUIRE);
+  }
   void shuffle(unsigned seed) {
     std::vector<int> shuffled(partitions);
     std::iota(shuffled.begin(), shuffled.end(), 0);
@@ -268,6 +278,35 @@ RANK_TEST(partitioned, marks_of_kernels_count_for_the_next_start, 2) {
 
 // The kernel runs until the partitions have arrived. (MPICH 4.0 moves the message when all partitions are
 // ready.) Meanwhile this rank makes no MPI call.
+// In some rounds the receiver is late, and in all a few partitions are only marked.
+RANK_TEST(partitioned, kernels_store_to_the_receiver, 2) {
+  if (skipped_on_streams()) return;
+  if (std::string(fairlead_device_provider()) == "rocm") return skip("simulated ROCm kernels cannot");
+  const int peer = partner();
+  Stream stream;
+  (void)stream.comm();  // finds out where this GPU may write
+  if (peer == MPI_PROC_NULL) return;
+  for (size_t bytes : sizes) {
+    Exchange exchange(peer, bytes);
+    for (int round = 0; round < 12; ++round) {
+      exchange.shuffle(seed_of(rank, round));
+      const int stored = round % 3 ? partitions : partitions / 2;
+      if (round % 4 == 3 && rank > peer) usleep(5000);
+      exchange.start();
+      // Ctest `partitioned.in_streams` is one in which they can, from the second or third round on.
+      for (int ms = 0; getenv("TEST_IN_STREAMS") && round > 3 && round % 2 && !exchange.is_open(); ++ms) {
+        if (ms > 10000) return fail(__FILE__, __LINE__, "the way to the receiver does not open");
+        usleep(1000);
+      }
+      exchange.fill_and_store(stream, round, 0, stored);
+      if (stored < partitions) exchange.fill_and_mark(stream, round, stored, partitions - stored);
+      stream.synchronize();
+      exchange.complete(round);
+      EXPECT(!exchange.is_open(), "the way stays open");
+    }
+  }
+}
+
 RANK_TEST(partitioned, what_kernels_mark_arrives_while_they_run, 2) {
   if (skipped()) return;
   const int peer = partner();

@@ -28,6 +28,16 @@ FAIRLEAD_KERNEL(fill_and_mark, (unsigned char* data, unsigned long partition_byt
   }
 }
 
+// Block i writes partition order[i], and its threads store it to the receiver.
+FAIRLEAD_KERNEL(fill_and_store, (unsigned char* data, unsigned long partition_bytes, unsigned seed,
+                                 const int* order, MPIX_Prequest prequest)) {
+  const int partition = order[block_index()];
+  unsigned char* const first = data + static_cast<unsigned long>(partition) * partition_bytes;
+  for (unsigned long i = thread_index(); i < partition_bytes; i += block_size())
+    first[i] = partition_byte(seed, partition, i);
+  MPIX_Pready_block(partition, prequest, thread_index(), block_size());
+}
+
 // Stores which partitions have arrived.
 FAIRLEAD_KERNEL(look_at_arrivals, (int* arrived, MPIX_Prequest prequest)) {
   for (int i = 0; i < prequest.partitions; ++i) MPIX_Parrived(prequest, i, &arrived[i]);
