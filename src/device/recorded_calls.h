@@ -11,13 +11,28 @@
 #include <utility>
 #include <vector>
 
-#include "device/runtime.h"
+#include "base/log.h"
+#include "device/blocking_driver_calls.h"
 #include "device/unused.h"
 
 namespace fairlead::device {
 
 // What `submit` submits to the stream, in which nothing runs, as a graph. Null: it cannot be recorded.
-Graph record(Stream stream, const std::function<Error(Stream)>& submit);
+inline Graph record(Stream stream, const std::function<Error(Stream)>& submit) {
+  Runtime* gpu = BlockingDriverCalls::of_program();
+  Graph graph = nullptr;
+  Error error = gpu->begin_capture(stream, CaptureMode::relaxed);
+  if (error == Error::none) {
+    error = submit(stream);
+    const Error end = gpu->end_capture(stream, &graph);
+    if (error == Error::none) error = end;
+  }
+  if (error == Error::none) return graph;
+  log_line(LogLevel::debug, "work of streams is not recorded in graphs: %s %s", to_string(error),
+           gpu->error_text());
+  if (graph) gpu->destroy_graph(graph);
+  return nullptr;
+}
 
 template <class Call>
 class RecordedCalls {

@@ -183,7 +183,7 @@ Error StreamCollective::take(device::Stream stream, const Plan& plan, uint64_t* 
 // Where each rank would read the whole input of a rank, or of all: the same on all ranks.
 bool StreamCollective::is_in_parts(const Plan& plan) const {
   // What it saves has to pass a link in more time than three further steps of the stream take.
-  constexpr uint64_t worth_it = 2 << 20;
+  constexpr uint64_t worth_it = 4 << 20;
   if (plan.by_blocks || plan.shape->has_a_block_for_each()) return false;
   const auto ranks = static_cast<uint64_t>(ranks_);
   return plan.unit / ranks * (ranks - 1) * (ranks - 2) >= worth_it;

@@ -139,7 +139,7 @@ RANK_TEST(enqueue, S2_long_collectives_in_parts, 2) {
   Stream stream;
   int round = 0;
   for (Function function : {bcast, reduce, allreduce})
-    for (int count : {3 * limit, 3 * limit + 1, 3'600'001})
+    for (int count : {7 * limit, 7 * limit + 1, 3'600'001})
       for (bool in_place : {false, true}) {
         check(stream, {function, count, round % size, ++round, in_place});
         if (round % 2) check(stream, {allreduce, 17, 0, round, false});
