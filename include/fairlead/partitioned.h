@@ -52,9 +52,9 @@ typedef struct FairleadPartitionWay {
 #if defined(__CUDA_ARCH__)
 #define FAIRLEAD_BARRIER() __syncthreads()
 #elif defined(__AMDGCN__)
-#define FAIRLEAD_BARRIER()                             \
-  (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), \
-   __builtin_amdgcn_s_barrier(), __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
+#define FAIRLEAD_BARRIER()                                                              \
+  (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), __builtin_amdgcn_s_barrier(), \
+   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
 #endif
 
 /* Marks a partition as ready. Called once a round, by one thread, after the threads that write the partition
