@@ -371,6 +371,13 @@ void close_forgotten(bool wait) {
   if (wait || look_again.due()) close_where_idle(wait || holds_too_much());
 }
 
+void close_forgotten_if_idle() {
+  static RateLimit again;  // those of rounds of progress may find that no call is permitted
+  if (!any_closing.load(std::memory_order_relaxed) || !again.due()) return;
+  std::lock_guard lock(mutex);
+  close_where_idle(false);
+}
+
 RegistryCounts registry_counts() {
   std::lock_guard lock(mutex);
   size_t in_use =

@@ -98,6 +98,7 @@ void forget_imports(int owner);
 // Closes mappings that are forgotten and not in use. Without `wait`, closes only those whose device is idle,
 // unless all of them together hold more than 1 GiB or FAIRLEAD_POOLS allocations.
 void close_forgotten(bool wait);
+void close_forgotten_if_idle();
 
 struct RegistryCounts {
   size_t mappings, in_use, exports;

@@ -10,6 +10,7 @@
 #include "base/memory/page_size.h"
 #include "base/mix.h"
 #include "base/options.h"
+#include "device/blocking_driver_calls.h"
 #include "device/buffer_pool.h"
 #include "device/registered_memory.h"
 #include "kernels/handover/handover_run.h"
@@ -103,17 +104,27 @@ kernels::HandOverShape of_kernels(const PartitionShape& shape) {
 
 }  // namespace
 
-bool StreamUse::is_over() const {
-  if (ended_ && !ended_()) return false;
-  return graph_device_ < 0 || device::runtime()->query_device(graph_device_) == device::Error::none;
-}
-
 void open_channels(node::Node& node) {
   (void)table_of(node, node.rank());
 }
 
-void close_channels() {
+void free_unused_channels(bool at_end) {
   std::lock_guard lock(own_mutex);
+  uint64_t asked = 0, idle = at_end ? UINT64_MAX : 0;
+  const auto for_each_graph = [](auto do_it) {
+    for (Own& one : own)
+      if (one.taken && !one.offered && one.use.graph_devices()) do_it(one.use);
+    for (Left& one : left)
+      if (one.use.graph_devices()) do_it(one.use);
+  };
+  for_each_graph([&](StreamUse& use) { asked |= use.graph_devices(); });
+  if (asked && !at_end && device::runtime()->queries_all_streams()) {
+    const device::BlockingDriverCalls calls;
+    for (int device = 0; calls && device < node::devices_per_rank; ++device)
+      if (asked >> device & 1 && device::runtime()->query_device(device) == device::Error::none)
+        idle |= uint64_t{1} << device;
+  }
+  for_each_graph([&](StreamUse& use) { use.end_graphs_of(idle); });
   free_unused();
 }
 
@@ -187,9 +198,11 @@ kernels::HandOver PartitionOffer::opening() const {
 PartitionOffer::~PartitionOffer() {
   name_.store(0, std::memory_order_release);
   if (is_broken()) use_.until([] { return false; });  // the sender may use it
-  std::lock_guard lock(own_mutex);
-  own[static_cast<size_t>(index_)] = {true, false, std::move(use_), area_};
-  free_unused();
+  {
+    std::lock_guard lock(own_mutex);
+    own[static_cast<size_t>(index_)] = {true, false, std::move(use_), area_};
+  }
+  free_unused_channels();
 }
 
 void PartitionOffer::fail() {
@@ -234,11 +247,6 @@ std::unique_ptr<PartitionLink> PartitionLink::join(node::Node& node, int receive
   if (channel.partitions != shape.partitions || channel.partition_bytes != shape.partition_bytes ||
       !is_sound(memory, whole, 0, whole.piece))
     return nullptr;
-  {
-    // While mapped, they may keep other memory at their place from being mapped.
-    std::lock_guard lock(own_mutex);
-    free_unused();
-  }
   auto made = std::unique_ptr<PartitionLink>(new PartitionLink);
   if (!transport::reach_from(node, receiver, owner_device, device, memory, &made->mapped_) ||
       !transport::copies_may_write(node, receiver, owner_device, device) ||
@@ -283,9 +291,11 @@ kernels::HandOver PartitionLink::giving(const void* message, int first, int coun
 
 PartitionLink::~PartitionLink() {
   if (!channel_) return;  // not joined
-  std::lock_guard lock(own_mutex);
-  left.push_back({std::move(use_), {std::move(mapped_), std::move(area_)}, channel_});
-  free_unused();
+  {
+    std::lock_guard lock(own_mutex);
+    left.push_back({std::move(use_), {std::move(mapped_), std::move(area_)}, channel_});
+  }
+  free_unused_channels();
 }
 
 void PartitionLink::fail() {

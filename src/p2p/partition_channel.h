@@ -37,6 +37,7 @@
 #include <memory>
 #include <vector>
 
+#include "device/recorded_calls.h"
 #include "kernels/handover/handover.h"
 #include "node/node.h"
 #include "p2p/posted_buffer.h"
@@ -76,23 +77,34 @@ struct PartitionShape {
 // and, when others have done that, page-lock theirs and find out where this device may write.
 void open_channels(node::Node& node);
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
-// As MPI is over: frees what streams have used.
-void close_channels();
+// Frees what freed requests have left, if the devices that may have launched graphs with it are idle; `at_end`:
+// as MPI is over, whatever runs. To ask a device may end a capture of the program's.
+void free_unused_channels(bool at_end = false);
 
-// How long a stream may use what belongs to a request. After the request is freed, the program launches no
+// How long streams may use what belongs to a request. After the request is freed, the program launches no
 // graph that was captured with it, but those launched before may still be under way.
 class StreamUse {
  public:
   // Until the function, which any thread may call, returns true; none: it has ended.
   void until(std::function<bool()> ended) { ended_ = std::move(ended); }
-  void in_graph_of(int device) { std::atomic_ref(graph_device_).store(device, std::memory_order_relaxed); }
-  // Asked about a request that has been freed.
-  bool is_over() const;
+  void in_graph_of(int device) {
+    std::atomic_ref(graph_devices_).fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
+  }
+  // What streams launch again and again.
+  device::RecordedCalls<kernels::HandOver>& recorded() { return *recorded_; }
+
+  // After the request has been freed:
+  bool is_over() const { return (!ended_ || ended_()) && graph_devices_ == 0; }
+  uint64_t graph_devices() const { return graph_devices_; }
+  void end_graphs_of(uint64_t devices) { graph_devices_ &= ~devices; }
 
  private:
   std::function<bool()> ended_;
-  int graph_device_ = -1;
+  uint64_t graph_devices_ = 0;  // a bit for each
+  std::unique_ptr<device::RecordedCalls<kernels::HandOver>> recorded_ =
+      std::make_unique<device::RecordedCalls<kernels::HandOver>>();
 };
+static_assert(node::devices_per_rank <= 64);
 
 // The receiver's side.
 class PartitionOffer {

@@ -31,7 +31,7 @@ void store(uint32_t* word, uint32_t value) {
 
 // Of freed memory, which may keep new memory from being mapped. Once a round has begun, none can be closed.
 void close_stale_mappings() {
-  device::close_forgotten(false);
+  device::close_forgotten_if_idle();
 }
 
 }  // namespace
@@ -194,7 +194,10 @@ int PartitionedSend::start() {
 
 // In a call of the program's the memory can be mapped more often than in a round of progress.
 void PartitionedSend::use_on_gpu(bool may_map) {
-  if (may_map) close_stale_mappings();
+  if (may_map) {
+    p2p::free_unused_channels();
+    close_stale_mappings();
+  }
   std::lock_guard lock(engine().mutex());
   on_gpu_ = true;
   if (may_map) join();
@@ -354,7 +357,10 @@ int PartitionedReceive::start() {
 }
 
 void PartitionedReceive::use_on_gpu(bool may_map) {
-  if (may_map) close_stale_mappings();
+  if (may_map) {
+    p2p::free_unused_channels();
+    close_stale_mappings();
+  }
   std::lock_guard lock(engine().mutex());
   on_gpu_ = true;
   if (may_map && !offer_ && may_be_direct())

@@ -30,7 +30,6 @@
 #include "device/classify.h"
 #include "device/copies/copy.h"
 #include "device/pinned_buffer.h"
-#include "device/recorded_calls.h"
 #include "kernels/kernel_run.h"
 #include "mpi/abi/mutex.h"
 #include "mpi/core/interception.h"
@@ -125,8 +124,6 @@ class Partitioned : public Operation {
   bool will_start() const { return !active && starts_enqueued_ > 0; }
   // Does a stream run the round that the program has enqueued last?
   std::atomic<bool> in_stream = false;
-  // What streams launch for it.
-  device::RecordedCalls<kernels::HandOver> recorded;
   // A stream or a kernel will take part: rounds may become direct. `may_map`: the call may end a capture of
   // the program's.
   virtual void use_on_gpu(bool may_map) = 0;

@@ -55,15 +55,14 @@ constexpr auto not_ended = [] { return false; };
 
 // The stream launches a kernel that waits for nobody.
 template <class User>
-int hand_over(Partitioned& operation, User& user, const StreamCommunicator& mine, MPI_Comm comm,
-              const kernels::HandOver& call) {
+int hand_over(User& user, const StreamCommunicator& mine, MPI_Comm comm, const kernels::HandOver& call) {
   const int device = mine.stream->device();
   const auto launch = [&](device::Stream stream) { return kernels::launch_handover(device, stream, call); };
   const Error error = mine.stream->submit([&](device::Stream stream, bool captured) {
     if (captured && !device::runtime()->captures_words()) return Error::capturing;
     if (captured) user.use().in_graph_of(device);
     const device::Graph graph =
-        captured ? nullptr : operation.recorded.find(call, mine.stream->recording(), launch);
+        captured ? nullptr : user.use().recorded().find(call, mine.stream->recording(), launch);
     return graph ? device::runtime()->launch_graph(graph, stream) : launch(stream);
   });
   if (error == Error::none) return MPI_SUCCESS;
@@ -127,7 +126,7 @@ std::optional<int> start_receive(PartitionedReceive& operation, const StreamComm
   int error = earlier_error(mine, comm);
   if (error != MPI_SUCCESS) return error;
   offer.use().until(not_ended);
-  error = offer.by_kernels() ? hand_over(operation, offer, mine, comm, offer.opening())
+  error = offer.by_kernels() ? hand_over(offer, mine, comm, offer.opening())
                              : run(offer.use(), mine, comm, {writes, offer.open(), 1});
   if (error != MPI_SUCCESS) return error;
   run_until_wait(operation, request, comm);
@@ -158,7 +157,7 @@ int mark(const char* name, int low, int high, MPI_Request request, MPI_Comm comm
     if (!operation->is_on(mine->stream->device()))
       return refuse(comm, name, "the stream is one of another device than the buffer");
     if (const int error = earlier_error(*mine, comm); error != MPI_SUCCESS) return error;
-    return hand_over(*operation, operation->link(), *mine, comm, operation->giving(low, high));
+    return hand_over(operation->link(), *mine, comm, operation->giving(low, high));
   }
   const bool captured = mine && mine->stream->is_captured();
   return enqueue_unwaited(comm, [=](MPI_Request* started) {

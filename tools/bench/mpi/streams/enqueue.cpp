@@ -258,6 +258,11 @@ int enqueue_benchmark(const BenchArguments& arguments, Ranks& ranks) {
     ranks.take_device(arguments);
     const uint64_t blocks =
         arguments.kind->id == Benchmark::enqueue_alltoallv ? static_cast<uint64_t>(ranks.size - 1) : 2;
+    if (arguments.kind->id != Benchmark::enqueue && blocks * arguments.largest > INT32_MAX)
+      throw usage(
+          fmt::format("-m: {} blocks of {} bytes are not accepted; accepted: up to {} bytes together, "
+                      "what an MPI count holds",
+                      blocks, arguments.largest, INT32_MAX));
     if (std::string lacking = shortage(Place::device, 2 * blocks * arguments.largest, ranks.local_size);
         !lacking.empty())
       throw usage(fmt::format("{}: size {}: {}; give a smaller -m", arguments.kind->name, arguments.largest,
