@@ -77,8 +77,8 @@ struct PartitionShape {
 // and, when others have done that, page-lock theirs and find out where this device may write.
 void open_channels(node::Node& node);
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
-// Frees what freed requests have left, if the devices that may have launched graphs with it are idle; `at_end`:
-// as MPI is over, whatever runs. To ask a device may end a capture of the program's.
+// Frees what freed requests have left, if the devices that may have launched graphs with it are idle;
+// `at_end`: as MPI is over, whatever runs. To ask a device may end a capture of the program's.
 void free_unused_channels(bool at_end = false);
 
 // How long streams may use what belongs to a request. After the request is freed, the program launches no

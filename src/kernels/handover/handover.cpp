@@ -109,8 +109,8 @@ FAIRLEAD_DEVICE_FUNCTION char* part_of(const HandOverBuffers& buffers, unsigned 
 }
 
 // `arrived` and `sent` are 1 at the end of a round, and the stream that has seen that stores 0. A store of 1
-// by another GPU could overtake that one on its way to the memory of the host, and be lost: so a kernel of
-// the next round sees the 0 first. The values of a failure stay.
+// by another GPU could overtake that one on its way to the memory of the host, and be lost: so whoever stores
+// 1, or leaves that to the receiver, has seen the 0. The values of a failure stay.
 FAIRLEAD_DEVICE_FUNCTION void await_clear(const unsigned* word, unsigned seen) {
   constexpr int tries = 1000;
   for (int i = 0; seen == 1 && i < tries; ++i) seen = load_word(word);
@@ -140,12 +140,6 @@ FAIRLEAD_DEVICE_FUNCTION bool give(const HandOverBuffers& buffers, const HandOve
 
 FAIRLEAD_DEVICE_FUNCTION bool open(const HandOverBuffers& buffers, const HandOverWork& work, unsigned* word,
                                    unsigned part, unsigned thread) {
-  if (kernel::thread_index() == 0) {
-    const auto* const arrived =
-        static_cast<const unsigned*>(buffers.at[handover_arrived]) + work.first + part;
-    await_clear(arrived, load_word(arrived));
-  }
-  kernel::block_barrier();
   if (replace_none(word, handover_opened) == handover_none) return false;
   kernel::system_fence();
   move_share(part_of(buffers, handover_buffer, part * work.bytes),
@@ -156,7 +150,7 @@ FAIRLEAD_DEVICE_FUNCTION bool open(const HandOverBuffers& buffers, const HandOve
 // `shares` of the partition have been moved. Each atomic operation on the other GPU's memory, and each fence
 // behind one, takes a microsecond, so a block that has moved the whole message makes none.
 FAIRLEAD_DEVICE_FUNCTION void count_shares(const HandOverBuffers& buffers, const HandOverWork& work,
-                                           unsigned partition, unsigned shares) {
+                                           unsigned partition, unsigned shares, unsigned seen) {
   kernel::system_fence();
   auto* const counts = static_cast<unsigned*>(buffers.at[handover_counts]);
   if (shares != work.threads) {
@@ -171,8 +165,10 @@ FAIRLEAD_DEVICE_FUNCTION void count_shares(const HandOverBuffers& buffers, const
     kernel::system_fence();
     all = true;
   }
+  auto* const arrived = static_cast<unsigned*>(buffers.at[handover_arrived]) + partition;
+  await_clear(arrived, kernel::is_last_thread() ? seen : load_word(arrived));
   if (all) store_word(static_cast<unsigned*>(buffers.at[handover_sent]), 1);
-  store_word(static_cast<unsigned*>(buffers.at[handover_arrived]) + partition, 1);
+  store_word(arrived, 1);
 }
 
 }  // namespace
@@ -189,10 +185,13 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, hand_over,
   const unsigned thread = kernel::block_index() % blocks * kernel::block_size() + kernel::thread_index();
   unsigned* const word =
       static_cast<unsigned*>(buffers.at[handover_words]) + partition * work.threads + thread;
+  // For await_clear(), early, because it takes a microsecond.
+  const auto* const arrived = static_cast<const unsigned*>(buffers.at[handover_arrived]) + partition;
+  const unsigned seen = kernel::is_last_thread() ? load_word(arrived) : 0;
   const bool moved =
       work.gives ? give(buffers, work, word, part, thread) : open(buffers, work, word, part, thread);
   if (moved) store_word(word, handover_none);
-  if (const unsigned shares = to_count(moved)) count_shares(buffers, work, partition, shares);
+  if (const unsigned shares = to_count(moved)) count_shares(buffers, work, partition, shares, seen);
   signal_end(signal);
 }
 
