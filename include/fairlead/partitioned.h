@@ -71,17 +71,17 @@ static inline FAIRLEAD_ANYWHERE int MPIX_Pready(int partition, MPIX_Prequest pre
   return 0;
 }
 
-/* The same, called by all threads of a block, each with its number and how many there are. In place of the
- * CPU, they store the partition to the receiver's buffer, if both GPUs have NVLink or the like and the
- * receiver has started the round: then it arrives some microseconds later. The stores of all threads before
- * the call count. */
+/* The same, called by all threads of a block of a kernel on the buffer's GPU, each with its number and how
+ * many there are. In place of the CPU, they store the partition to the receiver's buffer, if that GPU can
+ * write to it and the receiver has started the round. The stores of all threads before the call count. */
 static inline FAIRLEAD_ANYWHERE int MPIX_Pready_block(int partition, MPIX_Prequest prequest, unsigned thread,
                                                       unsigned threads) {
   const FairleadPartitionWay* const way = (const FairleadPartitionWay*)prequest.words - 1;
   struct __attribute__((aligned(16), may_alias)) Unit {
     unsigned words[4];
   };
-  unsigned long at, whole = 0;
+  typedef unsigned __attribute__((may_alias)) Word;
+  unsigned long at, step, done = 0;
   const char* from;
   char* to;
 #ifdef FAIRLEAD_BARRIER
@@ -111,12 +111,26 @@ static inline FAIRLEAD_ANYWHERE int MPIX_Pready_block(int partition, MPIX_Preque
   FAIRLEAD_BARRIER();
 #endif
   if (seen.open) {
-    from = seen.from + partition * seen.bytes;
-    to = seen.to + partition * seen.bytes;
-    if (((unsigned long)from | (unsigned long)to) % sizeof(struct Unit) == 0)
-      whole = seen.bytes / sizeof(struct Unit);
-    for (at = thread; at < whole; at += threads) ((struct Unit*)to)[at] = ((const struct Unit*)from)[at];
-    for (at = whole * sizeof(struct Unit) + thread; at < seen.bytes; at += threads) to[at] = from[at];
+    at = thread, step = 4ul * threads;
+    from = seen.from + (unsigned long)partition * seen.bytes;
+    to = seen.to + (unsigned long)partition * seen.bytes;
+    if (((unsigned long)from | (unsigned long)to) % sizeof(struct Unit) == 0) {
+      const struct Unit* const units = (const struct Unit*)from;
+      struct Unit* const stored = (struct Unit*)to;
+      const unsigned long count = seen.bytes / sizeof(struct Unit);
+      for (; at + step - threads < count; at += step) { /* four loads at once */
+        const struct Unit one = units[at], two = units[at + threads], three = units[at + 2ul * threads],
+                          four = units[at + 3ul * threads];
+        stored[at] = one, stored[at + threads] = two;
+        stored[at + 2ul * threads] = three, stored[at + 3ul * threads] = four;
+      }
+      for (; at < count; at += threads) stored[at] = units[at];
+      done = count * sizeof(struct Unit);
+    } else if (((unsigned long)from | (unsigned long)to) % sizeof(Word) == 0) {
+      for (; at < seen.bytes / sizeof(Word); at += threads) ((Word*)to)[at] = ((const Word*)from)[at];
+      done = seen.bytes / sizeof(Word) * sizeof(Word);
+    }
+    for (at = done + thread; at < seen.bytes; at += threads) to[at] = from[at];
   }
 #ifdef FAIRLEAD_BARRIER
   FAIRLEAD_BARRIER();

@@ -372,8 +372,10 @@ void close_forgotten(bool wait) {
 }
 
 void close_forgotten_if_idle() {
-  static RateLimit again;  // those of rounds of progress may find that no call is permitted
-  if (!any_closing.load(std::memory_order_relaxed) || !again.due()) return;
+  static RateLimit again;
+  if (!any_closing.load(std::memory_order_relaxed)) return;
+  // Rounds of progress may find that no call is permitted.
+  if (BlockingDriverCalls::in_thread_of_library || !again.due()) return;
   std::lock_guard lock(mutex);
   close_where_idle(false);
 }

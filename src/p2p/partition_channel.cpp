@@ -108,23 +108,28 @@ void open_channels(node::Node& node) {
   (void)table_of(node, node.rank());
 }
 
-void free_unused_channels(bool at_end) {
-  std::lock_guard lock(own_mutex);
-  uint64_t asked = 0, idle = at_end ? UINT64_MAX : 0;
+void free_unused_channels(AskDevices ask) {
   const auto for_each_graph = [](auto do_it) {
     for (Own& one : own)
       if (one.taken && !one.offered && one.use.graph_devices()) do_it(one.use);
     for (Left& one : left)
       if (one.use.graph_devices()) do_it(one.use);
   };
-  for_each_graph([&](StreamUse& use) { asked |= use.graph_devices(); });
-  if (asked && !at_end && device::runtime()->queries_all_streams()) {
-    const device::BlockingDriverCalls calls;
-    for (int device = 0; calls && device < node::devices_per_rank; ++device)
+  uint64_t asked = 0, idle = ask == AskDevices::at_end ? UINT64_MAX : 0;
+  {
+    std::lock_guard lock(own_mutex);
+    for_each_graph([&](StreamUse& use) { asked |= use.graph_devices(); });
+  }
+  if (asked && ask == AskDevices::yes && !device::BlockingDriverCalls::in_thread_of_library &&
+      device::runtime()->queries_all_streams())
+    for (int device = 0; device < node::devices_per_rank; ++device)
       if (asked >> device & 1 && device::runtime()->query_device(device) == device::Error::none)
         idle |= uint64_t{1} << device;
-  }
-  for_each_graph([&](StreamUse& use) { use.end_graphs_of(idle); });
+  std::lock_guard lock(own_mutex);
+  // Not those that were left meanwhile.
+  for_each_graph([&](StreamUse& use) {
+    if ((use.graph_devices() & ~asked) == 0 || ask == AskDevices::at_end) use.end_graphs_of(idle);
+  });
   free_unused();
 }
 
@@ -148,13 +153,15 @@ std::unique_ptr<PartitionOffer> PartitionOffer::post(node::Node& node, int sende
   Table* const table = table_of(node, node.rank());
   // The sender may be the first to look whether it can reach this device.
   if (!table || !transport::export_probe(node, allocation.device)) return nullptr;
+  node::RemoteMemory memory;
+  if (!transport::export_to(node, {&sender, 1}, allocation, address, all_bytes(shape), &memory))
+    return nullptr;
   const int index = take_index(*table);
   if (index < 0) return nullptr;
   PartitionChannel& channel = table->channels[index];
   std::atomic<uint64_t>& name = table->names[index];
   auto made = std::unique_ptr<PartitionOffer>(new PartitionOffer(name, channel, index));
-  if (!transport::export_to(node, {&sender, 1}, allocation, address, all_bytes(shape), &channel.memory))
-    return nullptr;
+  channel.memory = memory;
   channel.partition_bytes = shape.partition_bytes;
   channel.partitions = shape.partitions;
   channel.device = allocation.device;
@@ -202,7 +209,7 @@ PartitionOffer::~PartitionOffer() {
     std::lock_guard lock(own_mutex);
     own[static_cast<size_t>(index_)] = {true, false, std::move(use_), area_};
   }
-  free_unused_channels();
+  free_unused_channels(AskDevices::yes);
 }
 
 void PartitionOffer::fail() {
@@ -295,7 +302,7 @@ PartitionLink::~PartitionLink() {
     std::lock_guard lock(own_mutex);
     left.push_back({std::move(use_), {std::move(mapped_), std::move(area_)}, channel_});
   }
-  free_unused_channels();
+  free_unused_channels(AskDevices::yes);
 }
 
 void PartitionLink::fail() {

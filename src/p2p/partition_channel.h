@@ -77,9 +77,11 @@ struct PartitionShape {
 // and, when others have done that, page-lock theirs and find out where this device may write.
 void open_channels(node::Node& node);
 void open_channels_to(node::Node& node, const std::vector<int>& node_ranks, int device);
-// Frees what freed requests have left, if the devices that may have launched graphs with it are idle;
-// `at_end`: as MPI is over, whatever runs. To ask a device may end a capture of the program's.
-void free_unused_channels(bool at_end = false);
+// Frees what freed requests have left. What graphs have used: if the devices that may have launched them are
+// idle, which only a call of the program's asks, without locks, because the driver may make it wait, and a
+// capture may end. `at_end`: as MPI is over, whatever runs.
+enum class AskDevices { no, yes, at_end };
+void free_unused_channels(AskDevices ask);
 
 // How long streams may use what belongs to a request. After the request is freed, the program launches no
 // graph that was captured with it, but those launched before may still be under way.

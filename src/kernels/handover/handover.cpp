@@ -110,15 +110,22 @@ FAIRLEAD_DEVICE_FUNCTION char* part_of(const HandOverBuffers& buffers, unsigned 
 
 // `arrived` and `sent` are 1 at the end of a round, and the stream that has seen that stores 0. A store of 1
 // by another GPU could overtake that one on its way to the memory of the host, and be lost: so whoever stores
-// 1, or leaves that to the receiver, has seen the 0. The values of a failure stay.
+// 1, or leaves that to the receiver, has seen the 0.
 FAIRLEAD_DEVICE_FUNCTION void await_clear(const unsigned* word, unsigned seen) {
   constexpr int tries = 1000;
   for (int i = 0; seen == 1 && i < tries; ++i) seen = load_word(word);
 }
 
+// By the thread that counts for its block, when the buffer is known to be open: while bytes move, because the
+// load takes a microsecond.
+FAIRLEAD_DEVICE_FUNCTION unsigned see_arrived(const HandOverBuffers& buffers, unsigned partition) {
+  const auto* const arrived = static_cast<const unsigned*>(buffers.at[handover_arrived]);
+  return kernel::is_last_thread() ? load_word(arrived + partition) : 0;
+}
+
 // Has this thread moved its share to the buffer? `part`: the partition, of those of the launch.
 FAIRLEAD_DEVICE_FUNCTION bool give(const HandOverBuffers& buffers, const HandOverWork& work, unsigned* word,
-                                   unsigned part, unsigned thread) {
+                                   unsigned part, unsigned thread, unsigned* seen) {
   const char* const from = part_of(buffers, handover_from, part * work.bytes);
   char* const buffer = part_of(buffers, handover_buffer, part * work.bytes);
   // Both loads at once. Without the share of the first thread the message is not sent.
@@ -134,14 +141,16 @@ FAIRLEAD_DEVICE_FUNCTION bool give(const HandOverBuffers& buffers, const HandOve
   }
   // What the receiver did before it opened the buffer comes before these stores.
   kernel::system_fence();
+  *seen = see_arrived(buffers, work.first + part);
   move_share(buffer, from, work.bytes, thread, work.threads);
   return true;
 }
 
 FAIRLEAD_DEVICE_FUNCTION bool open(const HandOverBuffers& buffers, const HandOverWork& work, unsigned* word,
-                                   unsigned part, unsigned thread) {
+                                   unsigned part, unsigned thread, unsigned* seen) {
   if (replace_none(word, handover_opened) == handover_none) return false;
   kernel::system_fence();
+  *seen = see_arrived(buffers, work.first + part);
   move_share(part_of(buffers, handover_buffer, part * work.bytes),
              part_of(buffers, handover_bounce, part * work.bounce_step), work.bytes, thread, work.threads);
   return true;
@@ -185,11 +194,9 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, hand_over,
   const unsigned thread = kernel::block_index() % blocks * kernel::block_size() + kernel::thread_index();
   unsigned* const word =
       static_cast<unsigned*>(buffers.at[handover_words]) + partition * work.threads + thread;
-  // For await_clear(), early, because it takes a microsecond.
-  const auto* const arrived = static_cast<const unsigned*>(buffers.at[handover_arrived]) + partition;
-  const unsigned seen = kernel::is_last_thread() ? load_word(arrived) : 0;
-  const bool moved =
-      work.gives ? give(buffers, work, word, part, thread) : open(buffers, work, word, part, thread);
+  unsigned seen = 1;  // and so to be looked at again
+  const bool moved = work.gives ? give(buffers, work, word, part, thread, &seen)
+                                : open(buffers, work, word, part, thread, &seen);
   if (moved) store_word(word, handover_none);
   if (const unsigned shares = to_count(moved)) count_shares(buffers, work, partition, shares, seen);
   signal_end(signal);

@@ -114,7 +114,7 @@ void release_all(MPI_Comm node) {
   close_communicator_states();
   release_nccl();
   progress_thread().stop();
-  p2p::free_unused_channels(true);
+  p2p::free_unused_channels(p2p::AskDevices::at_end);
   LeakCheck leaks;
   leaks.count_unfinished();
   engine().release_imports();

@@ -85,7 +85,10 @@ bool Partitioned::may_be_direct() const {
 }
 
 int Partitioned::start() {
-  if (on_gpu_) close_stale_mappings();
+  if (on_gpu_) {
+    p2p::free_unused_channels(p2p::AskDevices::no);
+    close_stale_mappings();
+  }
   by_kernels_ = has_words();
   begin();
   arrived_ = false;
@@ -195,7 +198,7 @@ int PartitionedSend::start() {
 // In a call of the program's the memory can be mapped more often than in a round of progress.
 void PartitionedSend::use_on_gpu(bool may_map) {
   if (may_map) {
-    p2p::free_unused_channels();
+    p2p::free_unused_channels(p2p::AskDevices::yes);
     close_stale_mappings();
   }
   std::lock_guard lock(engine().mutex());
@@ -223,6 +226,10 @@ bool PartitionedSend::stream_may_run(int device) {
 
 void PartitionedSend::advance() {
   if (complete()) return;
+  const auto end = [&] {
+    if (by_kernels_) words_->close();
+    end_round();
+  };
   if (direct_ && !opened_) {
     if (load(link_->open()) == 0) return;
     store(link_->open(), 0);
@@ -234,16 +241,14 @@ void PartitionedSend::advance() {
   if ((by_kernels_ || direct_) && !copy_runs()) return;
   if (direct_ && link_->is_broken()) {
     error_ = MPI_ERR_OTHER;
-    return end_round();
+    return end();
   }
   if (is_handed_over() && ready_ >= partitions_) {
     if (load(link_->sent()) == 0) return;
     store(link_->sent(), 0);
   }
-  if (direct_ ? ready_ >= partitions_ : error_ != MPI_SUCCESS || (ready_ >= partitions_ && all_arrived())) {
-    if (by_kernels_) words_->close();
-    end_round();
-  }
+  if (direct_ ? ready_ >= partitions_ : error_ != MPI_SUCCESS || (ready_ >= partitions_ && all_arrived()))
+    end();
 }
 
 void PartitionedSend::open_to_kernels() {
@@ -358,7 +363,7 @@ int PartitionedReceive::start() {
 
 void PartitionedReceive::use_on_gpu(bool may_map) {
   if (may_map) {
-    p2p::free_unused_channels();
+    p2p::free_unused_channels(p2p::AskDevices::yes);
     close_stale_mappings();
   }
   std::lock_guard lock(engine().mutex());

@@ -276,9 +276,7 @@ RANK_TEST(partitioned, marks_of_kernels_count_for_the_next_start, 2) {
   }
 }
 
-// The kernel runs until the partitions have arrived. (MPICH 4.0 moves the message when all partitions are
-// ready.) Meanwhile this rank makes no MPI call.
-// In some rounds the receiver is late, and in all a few partitions are only marked.
+// In some rounds the receiver is late, or half of the partitions are only marked.
 RANK_TEST(partitioned, kernels_store_to_the_receiver, 2) {
   if (skipped_on_streams()) return;
   if (std::string(fairlead_device_provider()) == "rocm") return skip("simulated ROCm kernels cannot");
@@ -307,6 +305,8 @@ RANK_TEST(partitioned, kernels_store_to_the_receiver, 2) {
   }
 }
 
+// The kernel runs until the partitions have arrived. (MPICH 4.0 moves the message when all partitions are
+// ready.) Meanwhile this rank makes no MPI call.
 RANK_TEST(partitioned, what_kernels_mark_arrives_while_they_run, 2) {
   if (skipped()) return;
   const int peer = partner();

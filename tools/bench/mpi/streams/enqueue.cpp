@@ -256,9 +256,11 @@ int enqueue_benchmark(const BenchArguments& arguments, Ranks& ranks) {
   ranks.together([&] {
     check_ranks(arguments, ranks.size);
     ranks.take_device(arguments);
-    const uint64_t blocks =
-        arguments.kind->id == Benchmark::enqueue_alltoallv ? static_cast<uint64_t>(ranks.size - 1) : 2;
-    if (arguments.kind->id != Benchmark::enqueue && blocks * arguments.largest > INT32_MAX)
+    const uint64_t blocks = arguments.kind->id == Benchmark::enqueue_alltoallv
+                                ? static_cast<uint64_t>(ranks.size - 1)
+                            : arguments.kind->id == Benchmark::enqueue_neighbors ? 2
+                                                                                 : 1;
+    if (blocks * arguments.largest > INT32_MAX)
       throw usage(
           fmt::format("-m: {} blocks of {} bytes are not accepted; accepted: up to {} bytes together, "
                       "what an MPI count holds",
