@@ -58,7 +58,8 @@ struct Left {
   PartitionChannel* channel;
 };
 auto& left = *new std::vector<Left>;
-auto& own_mutex = *new std::mutex;  // of both: requests are freed without the engine's lock
+auto& own_mutex = *new std::mutex;  // of all this: requests are freed without the engine's lock
+uint64_t freed_requests = 0;
 
 void free_unused() {
   for (Own& one : own) {
@@ -115,9 +116,10 @@ void free_unused_channels(AskDevices ask) {
     for (Left& one : left)
       if (one.use.graph_devices()) do_it(one.use);
   };
-  uint64_t asked = 0, idle = ask == AskDevices::at_end ? UINT64_MAX : 0;
+  uint64_t asked = 0, idle = ask == AskDevices::at_end ? UINT64_MAX : 0, freed_before = 0;
   {
     std::lock_guard lock(own_mutex);
+    freed_before = freed_requests;
     for_each_graph([&](StreamUse& use) { asked |= use.graph_devices(); });
   }
   if (asked && ask == AskDevices::yes && !device::BlockingDriverCalls::in_thread_of_library &&
@@ -126,10 +128,9 @@ void free_unused_channels(AskDevices ask) {
       if (asked >> device & 1 && device::runtime()->query_device(device) == device::Error::none)
         idle |= uint64_t{1} << device;
   std::lock_guard lock(own_mutex);
-  // Not those that were left meanwhile.
-  for_each_graph([&](StreamUse& use) {
-    if ((use.graph_devices() & ~asked) == 0 || ask == AskDevices::at_end) use.end_graphs_of(idle);
-  });
+  // The answers are of before what another thread has freed meanwhile.
+  if (freed_requests == freed_before || ask == AskDevices::at_end)
+    for_each_graph([&](StreamUse& use) { use.end_graphs_of(idle); });
   free_unused();
 }
 
@@ -208,6 +209,7 @@ PartitionOffer::~PartitionOffer() {
   {
     std::lock_guard lock(own_mutex);
     own[static_cast<size_t>(index_)] = {true, false, std::move(use_), area_};
+    ++freed_requests;
   }
   free_unused_channels(AskDevices::yes);
 }
@@ -301,6 +303,7 @@ PartitionLink::~PartitionLink() {
   {
     std::lock_guard lock(own_mutex);
     left.push_back({std::move(use_), {std::move(mapped_), std::move(area_)}, channel_});
+    ++freed_requests;
   }
   free_unused_channels(AskDevices::yes);
 }
