@@ -136,13 +136,14 @@ static inline FAIRLEAD_ANYWHERE int MPIX_Pready_block(int partition, MPIX_Preque
   FAIRLEAD_BARRIER();
 #endif
   if (thread != 0) return 0;
+  if (!seen.open) return MPIX_Pready(partition, prequest);
 #ifdef FAIRLEAD_SYSTEM_FENCE
   asm volatile(FAIRLEAD_SYSTEM_FENCE ::: "memory");
-  if (seen.open) *(volatile unsigned*)(seen.arrived + partition) = 1;
-  *(volatile unsigned*)(prequest.words + partition) = seen.open ? 2 : 1;
+  *(volatile unsigned*)(seen.arrived + partition) = 1;
+  *(volatile unsigned*)(prequest.words + partition) = 2;
 #else
-  if (seen.open) __atomic_store_n(seen.arrived + partition, 1u, __ATOMIC_RELEASE);
-  __atomic_store_n(prequest.words + partition, seen.open ? 2u : 1u, __ATOMIC_RELEASE);
+  __atomic_store_n(seen.arrived + partition, 1u, __ATOMIC_RELEASE);
+  __atomic_store_n(prequest.words + partition, 2u, __ATOMIC_RELEASE);
 #endif
   return 0;
 }

@@ -82,23 +82,25 @@ Attempt allocate(size_t bytes, int device, unsigned char** address, Context* con
 
 }  // namespace
 
+// The caller holds the lock.
+bool PinnedBuffer::take_idle(size_t longest) {
+  const Idle taken = device::take_idle(&bytes_, longest);
+  std::tie(pinned_, context_, limited_) = std::tie(taken.address, taken.context, taken.limited);
+  return pinned_ != nullptr;
+}
+
 // Frees no idle buffer to make room: that would wait for all work on the devices, including the program's
 // kernels. A long idle buffer serves a short message only if there is no room for a new one.
 PinnedBuffer::PinnedBuffer(size_t bytes) : bytes_(common_size(bytes)) {
   if (bytes == 0) return;
   std::lock_guard lock(mutex);
-  const auto take = [this](size_t longest) {
-    const Idle taken = take_idle(&bytes_, longest);
-    std::tie(pinned_, context_, limited_) = std::tie(taken.address, taken.context, taken.limited);
-    return pinned_ != nullptr;
-  };
-  if (take(2 * bytes_)) return;
+  if (take_idle(2 * bytes_)) return;
   const size_t limit = pool_limit();
   const bool has_room = total + bytes_ <= limit && (!is_long(bytes_) || total_long + bytes_ <= limit / 2);
   if (has_room && allocate(bytes_, -1, &pinned_, &context_) == Attempt::made) {
     limited_ = true;
     count(bytes_, true);
-  } else if (!take(SIZE_MAX)) {
+  } else if (!take_idle(SIZE_MAX)) {
     ordinary_ = HostBuffer(bytes);
   }
 }
@@ -116,11 +118,9 @@ PinnedBuffer PinnedBuffer::of_program(size_t bytes) {
   made.bytes_ = common_size(bytes);
   {
     std::lock_guard lock(mutex);
-    const Idle taken = take_idle(&made.bytes_, 2 * made.bytes_);
-    std::tie(made.pinned_, made.context_, made.limited_) =
-        std::tie(taken.address, taken.context, taken.limited);
+    if (made.take_idle(2 * made.bytes_)) return made;
   }
-  if (made.pinned_ || !runtime() || !runtime()->in_use()) return made;
+  if (!runtime() || !runtime()->in_use()) return made;
   void* fresh = nullptr;
   int device = -1;
   if (BlockingDriverCalls::of_program()->allocate_pinned(made.bytes_, &fresh, &device) == Error::none) {

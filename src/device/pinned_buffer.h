@@ -45,6 +45,8 @@ class PinnedBuffer {
   const Context& context() const { return context_; }
 
  private:
+  bool take_idle(size_t longest);
+
   size_t bytes_ = 0;
   unsigned char* pinned_ = nullptr;
   Context context_;

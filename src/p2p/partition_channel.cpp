@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/memory/page_size.h"
@@ -46,8 +47,8 @@ Table* table_of(node::Node& node, int rank) {
 
 // This rank's channels. A stream may use the words and the area of one whose offer is gone.
 struct Own {
-  bool taken = false, offered = false;
-  StreamUse use;
+  bool taken = false;
+  std::optional<StreamUse> use;  // once it is gone
   void* area = nullptr;
 };
 auto& own = *new std::array<Own, channels_per_rank>;
@@ -63,7 +64,7 @@ uint64_t freed_requests = 0;
 
 void free_unused() {
   for (Own& one : own) {
-    if (!one.taken || one.offered || !one.use.is_over()) continue;
+    if (!one.use || !one.use->is_over()) continue;
     if (one.area) device::pool_free(one.area);
     one = {};
   }
@@ -79,7 +80,7 @@ int take_index(Table& table) {
   free_unused();
   for (size_t i = 0; i < own.size(); ++i) {
     if (own[i].taken || table.channels[i].held.load(std::memory_order_acquire)) continue;
-    own[i].taken = own[i].offered = true;
+    own[i].taken = true;
     return static_cast<int>(i);
   }
   return -1;
@@ -112,25 +113,25 @@ void open_channels(node::Node& node) {
 void free_unused_channels(AskDevices ask) {
   const auto for_each_graph = [](auto do_it) {
     for (Own& one : own)
-      if (one.taken && !one.offered && one.use.graph_devices()) do_it(one.use);
+      if (one.use && one.use->graph_devices()) do_it(*one.use);
     for (Left& one : left)
       if (one.use.graph_devices()) do_it(one.use);
   };
-  uint64_t asked = 0, idle = ask == AskDevices::at_end ? UINT64_MAX : 0, freed_before = 0;
-  {
-    std::lock_guard lock(own_mutex);
-    freed_before = freed_requests;
+  std::unique_lock lock(own_mutex);
+  uint64_t asked = 0, idle = ask == AskDevices::at_end ? UINT64_MAX : 0;
+  if (ask == AskDevices::yes && !device::BlockingDriverCalls::in_thread_of_library)
     for_each_graph([&](StreamUse& use) { asked |= use.graph_devices(); });
-  }
-  if (asked && ask == AskDevices::yes && !device::BlockingDriverCalls::in_thread_of_library &&
-      device::runtime()->queries_all_streams())
+  if (asked && device::runtime()->queries_all_streams()) {
+    const uint64_t freed_before = freed_requests;
+    lock.unlock();
     for (int device = 0; device < node::devices_per_rank; ++device)
       if (asked >> device & 1 && device::runtime()->query_device(device) == device::Error::none)
         idle |= uint64_t{1} << device;
-  std::lock_guard lock(own_mutex);
-  // The answers are of before what another thread has freed meanwhile.
-  if (freed_requests == freed_before || ask == AskDevices::at_end)
-    for_each_graph([&](StreamUse& use) { use.end_graphs_of(idle); });
+    lock.lock();
+    // The answers are of before what another thread has freed meanwhile.
+    if (freed_requests != freed_before) idle = 0;
+  }
+  if (idle) for_each_graph([&](StreamUse& use) { use.end_graphs_of(idle); });
   free_unused();
 }
 
@@ -208,7 +209,7 @@ PartitionOffer::~PartitionOffer() {
   if (is_broken()) use_.until([] { return false; });  // the sender may use it
   {
     std::lock_guard lock(own_mutex);
-    own[static_cast<size_t>(index_)] = {true, false, std::move(use_), area_};
+    own[static_cast<size_t>(index_)] = {true, std::move(use_), area_};
     ++freed_requests;
   }
   free_unused_channels(AskDevices::yes);

@@ -29,8 +29,10 @@ void store(uint32_t* word, uint32_t value) {
   std::atomic_ref(*word).store(value, std::memory_order_release);
 }
 
-// Of freed memory, which may keep new memory from being mapped. Once a round has begun, none can be closed.
-void close_stale_mappings() {
+// What is left of freed requests, and mappings of freed memory, may keep new memory from being mapped. Once a
+// round has begun, none can be closed.
+void close_what_is_over(p2p::AskDevices ask) {
+  p2p::free_unused_channels(ask);
   device::close_forgotten_if_idle();
 }
 
@@ -85,10 +87,7 @@ bool Partitioned::may_be_direct() const {
 }
 
 int Partitioned::start() {
-  if (on_gpu_) {
-    p2p::free_unused_channels(p2p::AskDevices::no);
-    close_stale_mappings();
-  }
+  if (on_gpu_) close_what_is_over(p2p::AskDevices::no);
   by_kernels_ = has_words();
   begin();
   arrived_ = false;
@@ -197,10 +196,7 @@ int PartitionedSend::start() {
 
 // In a call of the program's the memory can be mapped more often than in a round of progress.
 void PartitionedSend::use_on_gpu(bool may_map) {
-  if (may_map) {
-    p2p::free_unused_channels(p2p::AskDevices::yes);
-    close_stale_mappings();
-  }
+  if (may_map) close_what_is_over(p2p::AskDevices::yes);
   std::lock_guard lock(engine().mutex());
   on_gpu_ = true;
   if (may_map) join();
@@ -362,10 +358,7 @@ int PartitionedReceive::start() {
 }
 
 void PartitionedReceive::use_on_gpu(bool may_map) {
-  if (may_map) {
-    p2p::free_unused_channels(p2p::AskDevices::yes);
-    close_stale_mappings();
-  }
+  if (may_map) close_what_is_over(p2p::AskDevices::yes);
   std::lock_guard lock(engine().mutex());
   on_gpu_ = true;
   if (may_map && !offer_ && may_be_direct())

@@ -117,7 +117,7 @@ Error StreamCollective::run(device::Stream stream, const Plan& plan, Tells tells
   const bool meets = this->meets(plan);
   const kernels::Meet meet = meets ? meeting(plan, flag) : kernels::Meet{};
   Error error = meets ? kernels::launch_meet(device_, stream, meet, true) : give(stream, plan);
-  if (error == Error::none) error = device::runtime()->access_words(stream, waits_.data(), waits_.size());
+  if (error == Error::none) error = wait(stream);
   if (error != Error::none) return error;
   return meets ? kernels::launch_meet(device_, stream, meet, false) : take(stream, plan, flag);
 }
@@ -154,6 +154,22 @@ kernels::Exchange StreamCollective::taking() const {
   return {&header()->turn[1], &header()->turn[0], most_, taken_.data(), taken_.size(), false};
 }
 
+Error StreamCollective::wait(device::Stream stream) const {
+  return device::runtime()->access_words(stream, waits_.data(), waits_.size());
+}
+
+// A part of the inputs of all ranks.
+Error StreamCollective::reduce(device::Stream stream, const Plan& plan, const Span& part, void* result,
+                               const kernels::Signal& signal) const {
+  const kernels::Exchange exchange = taking();
+  const void* from[coll::max_members];
+  for (int rank = 0; rank < ranks_; ++rank)
+    from[rank] = place(scratches_[static_cast<size_t>(rank)], 0) + part.first;
+  return kernels::launch_reduce(device_, stream, plan.op, plan.element, from, ranks_, &result, 1,
+                                part.bytes / kernels::element_bytes(plan.element), blocks_at_most, signal,
+                                nullptr, &exchange);
+}
+
 Error StreamCollective::take(device::Stream stream, const Plan& plan, uint64_t* flag) const {
   const kernels::Exchange exchange = taking();
   const kernels::Signal signal{&header()->counter, flag};
@@ -163,13 +179,7 @@ Error StreamCollective::take(device::Stream stream, const Plan& plan, uint64_t* 
   const CollectiveShape& shape = *plan.shape;
   const uint64_t mine = is_for_each(shape.sent) ? plan.unit * static_cast<uint64_t>(me_) : 0;
   auto source = [&](int rank) { return place(scratches_[static_cast<size_t>(rank)], 0) + mine; };
-  if (shape.reduces() && plan.result) {
-    const void* from[coll::max_members];
-    for (int rank = 0; rank < ranks_; ++rank) from[rank] = source(rank);
-    return kernels::launch_reduce(device_, stream, plan.op, plan.element, from, ranks_, &plan.result, 1,
-                                  plan.unit / kernels::element_bytes(plan.element), blocks_at_most, signal,
-                                  nullptr, &exchange);
-  }
+  if (shape.reduces() && plan.result) return reduce(stream, plan, {mine, plan.unit}, plan.result, signal);
   device::CopyItem items[coll::max_members];
   size_t count = 0;
   for (int rank = 0; rank < ranks_ && plan.result && plan.unit; ++rank)
@@ -198,21 +208,16 @@ StreamCollective::Span StreamCollective::part_of(const Plan& plan, int rank) con
 
 // Two calls: each rank makes its part of the result, and gets those of the others.
 Error StreamCollective::run_in_parts(device::Stream stream, const Plan& plan, uint64_t* flag) const {
-  const auto wait = [&] { return device::runtime()->access_words(stream, waits_.data(), waits_.size()); };
   const kernels::Exchange exchange = taking();
   const Span mine = part_of(plan, me_);
   void* const part = (plan.result ? static_cast<char*>(plan.result) : moved()) + mine.first;
   const auto place_of = [&](int rank) { return place(scratches_[static_cast<size_t>(rank)], 0); };
 
   Error error = give(stream, plan);
-  if (error == Error::none) error = wait();
+  if (error == Error::none) error = wait(stream);
   if (error != Error::none) return error;
   if (plan.shape->reduces()) {
-    const void* from[coll::max_members];
-    for (int rank = 0; rank < ranks_; ++rank) from[rank] = place_of(rank) + mine.first;
-    error = kernels::launch_reduce(device_, stream, plan.op, plan.element, from, ranks_, &part, 1,
-                                   mine.bytes / kernels::element_bytes(plan.element), blocks_at_most, {},
-                                   nullptr, &exchange);
+    error = reduce(stream, plan, mine, part, {});
   } else {
     const device::CopyItem item{part, place_of(plan.root) + mine.first, mine.bytes};
     error = kernels::launch_copies(device_, stream, &item, 1, blocks_at_most, {}, &exchange);
@@ -223,7 +228,7 @@ Error StreamCollective::run_in_parts(device::Stream stream, const Plan& plan, ui
   parts.input = part;
   parts.input_bytes = mine.bytes;
   error = give(stream, parts);
-  if (error == Error::none) error = wait();
+  if (error == Error::none) error = wait(stream);
   if (error != Error::none) return error;
   device::CopyItem items[coll::max_members];
   size_t count = 0;

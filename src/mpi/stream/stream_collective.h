@@ -115,11 +115,14 @@ class StreamCollective {
   device::Error give(device::Stream stream, const Plan& plan) const;
   device::Error take(device::Stream stream, const Plan& plan, uint64_t* flag) const;
   kernels::Exchange taking() const;
-  bool is_in_parts(const Plan& plan) const;
-  // What a rank makes of the result, in bytes.
+  device::Error wait(device::Stream stream) const;
+  // Of an input or a result, in bytes.
   struct Span {
     uint64_t first, bytes;
   };
+  device::Error reduce(device::Stream stream, const Plan& plan, const Span& part, void* result,
+                       const kernels::Signal& signal) const;
+  bool is_in_parts(const Plan& plan) const;
   Span part_of(const Plan& plan, int rank) const;
   device::Error run_in_parts(device::Stream stream, const Plan& plan, uint64_t* flag) const;
   kernels::ExchangeHeader* header() const { return reinterpret_cast<kernels::ExchangeHeader*>(scratch_); }

@@ -13,109 +13,8 @@
 namespace fairlead::tools {
 namespace {
 
-// Each of two ranks sends to the other one and receives from it.
-class Exchange final : public StreamOperation {
- public:
-  Exchange(uint64_t bytes, int rank)
-      : StreamOperation(bytes), count_(static_cast<int>(bytes)), rank_(rank), partner_(1 - rank) {
-    ways_ = {{"enqueue", "Enqueue", [this](MPI_Comm comm) { by_messages(comm); }},
-             {"alltoallv", "Alltoallv", [this](MPI_Comm comm) { by_collective(comm); }}};
-    if (init_partitioned())
-      ways_.push_back({"partitioned", "Partitioned", [this](MPI_Comm comm) { by_requests(comm); }});
-  }
-  ~Exchange() override {
-    for (MPI_Request& request : requests_)
-      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
-  }
-
-  // The receive first, so that no message comes unexpected.
-  void block() override {
-    MPI_Request requests[2];
-    MPI_Irecv(received(), count_, MPI_BYTE, partner_, message_tag, MPI_COMM_WORLD, &requests[0]);
-    MPI_Isend(sent(), count_, MPI_BYTE, partner_, message_tag, MPI_COMM_WORLD, &requests[1]);
-    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-  }
-
-  void by_nccl(NcclRanks& pair, void* stream) override {
-    pair.require(pair.nccl->group_start(), "ncclGroupStart");
-    pair.require(pair.nccl->receive(received(), bytes_, coll::NcclType::int8, partner_, pair.comm, stream),
-                 "ncclRecv");
-    pair.require(pair.nccl->send(sent(), bytes_, coll::NcclType::int8, partner_, pair.comm, stream),
-                 "ncclSend");
-    pair.require(pair.nccl->group_end(), "ncclGroupEnd");
-  }
-
-  const char* counts() const override { return "count_byte"; }
-  const char* adds() const override { return "add_byte"; }
-
- private:
-  uint64_t seed(int rank) const { return 2 * chains_ + static_cast<uint64_t>(rank); }
-
-  void fill() override {
-    ++chains_;
-    sent_.write_pattern(0, bytes_, seed(rank_));
-  }
-
-  unsigned long expect(int64_t steps, Buffer* received) const override {
-    received->write_pattern(0, bytes_, seed(partner_));
-    unsigned char first = 0;
-    received->read(0, &first, 1);
-    unsigned long sum = 0;
-    for (int64_t step = 0; step < steps; ++step) sum += ++first;
-    received->write(0, &first, 1);
-    return sum;
-  }
-
-  void by_messages(MPI_Comm comm) {
-    require_mpi(MPIX_Sendrecv_enqueue(sent(), count_, MPI_BYTE, partner_, message_tag, received(), count_,
-                                      MPI_BYTE, partner_, message_tag, comm, MPI_STATUS_IGNORE),
-                "MPIX_Sendrecv_enqueue");
-  }
-
-  void by_collective(MPI_Comm comm) {
-    int counts[2] = {};
-    constexpr int places[2] = {};
-    counts[partner_] = count_;
-    require_mpi(
-        MPIX_Alltoallv_enqueue(sent(), counts, places, MPI_BYTE, received(), counts, places, MPI_BYTE, comm),
-        "MPIX_Alltoallv_enqueue");
-  }
-
-  // False where the MPI has no such requests, or they may hang: those of Open MPI 5.0.
-  bool init_partitioned() {
-    char version[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    MPI_Get_library_version(version, &length);
-    const auto send_init = find_of_mpi4<int (*)(const void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm,
-                                                MPI_Info, MPI_Request*)>("MPI_Psend_init");
-    const auto receive_init = find_of_mpi4<int (*)(void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm,
-                                                   MPI_Info, MPI_Request*)>("MPI_Precv_init");
-    if (!send_init || !receive_init || !dlsym(RTLD_DEFAULT, "MPIX_Pready_enqueue") ||
-        std::string(version).find("Open MPI v5.0") != std::string::npos)
-      return false;
-    require_mpi(receive_init(received(), 1, count_, MPI_BYTE, partner_, message_tag, MPI_COMM_WORLD,
-                             MPI_INFO_NULL, &requests_[0]),
-                "MPI_Precv_init");
-    require_mpi(send_init(sent(), 1, count_, MPI_BYTE, partner_, message_tag, MPI_COMM_WORLD, MPI_INFO_NULL,
-                          &requests_[1]),
-                "MPI_Psend_init");
-    return true;
-  }
-
-  void by_requests(MPI_Comm comm) {
-    for (MPI_Request& request : requests_)
-      require_mpi(MPIX_Start_enqueue(&request, comm), "MPIX_Start_enqueue");
-    require_mpi(MPIX_Pready_enqueue(0, requests_[1], comm), "MPIX_Pready_enqueue");
-    require_mpi(MPIX_Waitall_enqueue(2, requests_, MPI_STATUSES_IGNORE), "MPIX_Waitall_enqueue");
-  }
-
-  int count_, rank_, partner_;
-  uint64_t chains_ = 0;
-  MPI_Request requests_[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};  // the receive, the send
-};
-
 // A block to each of some ranks, and one from each.
-class Blocks final : public StreamOperation {
+class Blocks : public StreamOperation {
  public:
   Blocks(uint64_t bytes, const Ranks& ranks, MPI_Comm comm, bool neighbors)
       : StreamOperation(bytes * (neighbors ? 2 : static_cast<uint64_t>(ranks.size - 1))),
@@ -159,18 +58,21 @@ class Blocks final : public StreamOperation {
   const char* counts() const override { return "count_byte"; }
   const char* adds() const override { return "add_byte"; }
 
+ protected:
+  void enqueue(MPI_Comm stream) {
+    require_mpi((neighbors_ ? MPIX_Neighbor_alltoallv_enqueue : MPIX_Alltoallv_enqueue)(
+                    sent(), counts_.data(), places_.data(), MPI_BYTE, received(), counts_.data(),
+                    places_.data(), MPI_BYTE, stream),
+                neighbors_ ? "MPIX_Neighbor_alltoallv_enqueue" : "MPIX_Alltoallv_enqueue");
+  }
+
+  int partner() const { return partners_[0].rank; }
+
  private:
   struct Partner {
     int rank;
     uint64_t block;  // of that rank, for this one
   };
-
-  void enqueue(MPI_Comm stream) {
-    require_mpi((neighbors_ ? MPIX_Neighbor_alltoallv_enqueue : MPIX_Alltoallv_enqueue)(
-                    sent(), counts_.data(), places_.data(), MPI_BYTE, received(), counts_.data(),
-                    places_.data(), MPI_BYTE, stream),
-                "the enqueued call");
-  }
 
   void* at(void* buffer, uint64_t number) const { return static_cast<char*>(buffer) + number * block_; }
   uint64_t seed(int rank, uint64_t number) const {
@@ -206,6 +108,68 @@ class Blocks final : public StreamOperation {
   bool neighbors_;
   std::vector<Partner> partners_;
   std::vector<int> counts_, places_;
+};
+
+// Each of two ranks sends to the other one and receives from it.
+class Exchange final : public Blocks {
+ public:
+  Exchange(uint64_t bytes, const Ranks& ranks, MPI_Comm comm)
+      : Blocks(bytes, ranks, comm, false), count_(static_cast<int>(bytes)) {
+    ways_ = {{"enqueue", "Enqueue", [this](MPI_Comm stream) { by_messages(stream); }},
+             {"alltoallv", "Alltoallv", [this](MPI_Comm stream) { enqueue(stream); }}};
+    if (init_partitioned())
+      ways_.push_back({"partitioned", "Partitioned", [this](MPI_Comm comm) { by_requests(comm); }});
+  }
+  ~Exchange() override {
+    for (MPI_Request& request : requests_)
+      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+  }
+
+  // The receive first, so that no message comes unexpected.
+  void block() override {
+    MPI_Request requests[2];
+    MPI_Irecv(received(), count_, MPI_BYTE, partner(), message_tag, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(sent(), count_, MPI_BYTE, partner(), message_tag, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  }
+
+ private:
+  void by_messages(MPI_Comm comm) {
+    require_mpi(MPIX_Sendrecv_enqueue(sent(), count_, MPI_BYTE, partner(), message_tag, received(), count_,
+                                      MPI_BYTE, partner(), message_tag, comm, MPI_STATUS_IGNORE),
+                "MPIX_Sendrecv_enqueue");
+  }
+
+  // False where the MPI has no such requests, or they may hang: those of Open MPI 5.0.
+  bool init_partitioned() {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    const auto send_init = find_of_mpi4<int (*)(const void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm,
+                                                MPI_Info, MPI_Request*)>("MPI_Psend_init");
+    const auto receive_init = find_of_mpi4<int (*)(void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm,
+                                                   MPI_Info, MPI_Request*)>("MPI_Precv_init");
+    if (!send_init || !receive_init || !dlsym(RTLD_DEFAULT, "MPIX_Pready_enqueue") ||
+        std::string(version).find("Open MPI v5.0") != std::string::npos)
+      return false;
+    require_mpi(receive_init(received(), 1, count_, MPI_BYTE, partner(), message_tag, MPI_COMM_WORLD,
+                             MPI_INFO_NULL, &requests_[0]),
+                "MPI_Precv_init");
+    require_mpi(send_init(sent(), 1, count_, MPI_BYTE, partner(), message_tag, MPI_COMM_WORLD, MPI_INFO_NULL,
+                          &requests_[1]),
+                "MPI_Psend_init");
+    return true;
+  }
+
+  void by_requests(MPI_Comm comm) {
+    for (MPI_Request& request : requests_)
+      require_mpi(MPIX_Start_enqueue(&request, comm), "MPIX_Start_enqueue");
+    require_mpi(MPIX_Pready_enqueue(0, requests_[1], comm), "MPIX_Pready_enqueue");
+    require_mpi(MPIX_Waitall_enqueue(2, requests_, MPI_STATUSES_IGNORE), "MPIX_Waitall_enqueue");
+  }
+
+  int count_;
+  MPI_Request requests_[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};  // the receive, the send
 };
 
 class Allreduce final : public StreamOperation {
@@ -281,7 +245,7 @@ std::unique_ptr<StreamOperation> make_stream_operation(const BenchArguments& arg
                                                        uint64_t bytes, MPI_Comm comm) {
   switch (arguments.kind->id) {
     case Benchmark::enqueue:
-      return std::make_unique<Exchange>(bytes, ranks.rank);
+      return std::make_unique<Exchange>(bytes, ranks, comm);
     case Benchmark::enqueue_allreduce:
       return std::make_unique<Allreduce>(bytes, ranks.rank, ranks.size);
     default:
