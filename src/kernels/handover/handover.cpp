@@ -108,32 +108,25 @@ FAIRLEAD_DEVICE_FUNCTION char* part_of(const HandOverBuffers& buffers, unsigned 
   return static_cast<char*>(buffers.at[which]) + at;
 }
 
-// `arrived` and `sent` are 1 at the end of a round, and the stream that has seen that stores 0. A store of 1
-// by another GPU could overtake that one on its way to the memory of the host, and be lost: so whoever stores
-// 1, or leaves that to the receiver, has seen the 0.
-FAIRLEAD_DEVICE_FUNCTION void await_clear(const unsigned* word, unsigned seen) {
+// The state of the share's word. Its kernel comes behind a wait that has cleared `flag`, which is 1 at the
+// end of a round. A store of 1 by the other GPU could overtake that 0 on its way to the memory of the host,
+// and be lost: so the first thread of a partition, without whose share nobody stores 1, sees the 0 first. All
+// threads would take ten microseconds.
+FAIRLEAD_DEVICE_FUNCTION unsigned load_behind_clear(const unsigned* word, const void* flag, unsigned thread) {
   constexpr int tries = 1000;
-  for (int i = 0; seen == 1 && i < tries; ++i) seen = load_word(word);
-}
-
-// By the thread that counts for its block, when the buffer is known to be open: while bytes move, because the
-// load takes a microsecond.
-FAIRLEAD_DEVICE_FUNCTION unsigned see_arrived(const HandOverBuffers& buffers, unsigned partition) {
-  const auto* const arrived = static_cast<const unsigned*>(buffers.at[handover_arrived]);
-  return kernel::is_last_thread() ? load_word(arrived + partition) : 0;
+  const auto* const cleared = static_cast<const unsigned*>(flag);
+  unsigned seen = thread == 0 ? load_word(cleared) : 0;
+  const unsigned state = load_word(word);
+  for (int i = 0; seen == 1 && i < tries; ++i) seen = load_word(cleared);
+  return state;
 }
 
 // Has this thread moved its share to the buffer? `part`: the partition, of those of the launch.
 FAIRLEAD_DEVICE_FUNCTION bool give(const HandOverBuffers& buffers, const HandOverWork& work, unsigned* word,
-                                   unsigned part, unsigned thread, unsigned* seen) {
+                                   unsigned part, unsigned thread) {
   const char* const from = part_of(buffers, handover_from, part * work.bytes);
   char* const buffer = part_of(buffers, handover_buffer, part * work.bytes);
-  // Both loads at once. Without the share of the first thread the message is not sent.
-  const auto* const sent = static_cast<const unsigned*>(buffers.at[handover_sent]);
-  const unsigned unseen = thread == 0 ? load_word(sent) : 0;
-  const unsigned state = load_word(word);
-  await_clear(sent, unseen);
-  if (state == handover_none) {
+  if (load_behind_clear(word, buffers.at[handover_sent], thread) == handover_none) {
     move_share(part_of(buffers, handover_bounce, part * work.bounce_step), from, work.bytes, thread,
                work.threads);
     kernel::system_fence();
@@ -141,16 +134,17 @@ FAIRLEAD_DEVICE_FUNCTION bool give(const HandOverBuffers& buffers, const HandOve
   }
   // What the receiver did before it opened the buffer comes before these stores.
   kernel::system_fence();
-  *seen = see_arrived(buffers, work.first + part);
   move_share(buffer, from, work.bytes, thread, work.threads);
   return true;
 }
 
 FAIRLEAD_DEVICE_FUNCTION bool open(const HandOverBuffers& buffers, const HandOverWork& work, unsigned* word,
-                                   unsigned part, unsigned thread, unsigned* seen) {
-  if (replace_none(word, handover_opened) == handover_none) return false;
+                                   unsigned part, unsigned thread) {
+  const auto* const arrived = static_cast<const unsigned*>(buffers.at[handover_arrived]) + work.first + part;
+  if (load_behind_clear(word, arrived, thread) == handover_none &&
+      replace_none(word, handover_opened) == handover_none)
+    return false;
   kernel::system_fence();
-  *seen = see_arrived(buffers, work.first + part);
   move_share(part_of(buffers, handover_buffer, part * work.bytes),
              part_of(buffers, handover_bounce, part * work.bounce_step), work.bytes, thread, work.threads);
   return true;
@@ -159,7 +153,7 @@ FAIRLEAD_DEVICE_FUNCTION bool open(const HandOverBuffers& buffers, const HandOve
 // `shares` of the partition have been moved. Each atomic operation on the other GPU's memory, and each fence
 // behind one, takes a microsecond, so a block that has moved the whole message makes none.
 FAIRLEAD_DEVICE_FUNCTION void count_shares(const HandOverBuffers& buffers, const HandOverWork& work,
-                                           unsigned partition, unsigned shares, unsigned seen) {
+                                           unsigned partition, unsigned shares) {
   kernel::system_fence();
   auto* const counts = static_cast<unsigned*>(buffers.at[handover_counts]);
   if (shares != work.threads) {
@@ -174,10 +168,8 @@ FAIRLEAD_DEVICE_FUNCTION void count_shares(const HandOverBuffers& buffers, const
     kernel::system_fence();
     all = true;
   }
-  auto* const arrived = static_cast<unsigned*>(buffers.at[handover_arrived]) + partition;
-  await_clear(arrived, kernel::is_last_thread() ? seen : load_word(arrived));
   if (all) store_word(static_cast<unsigned*>(buffers.at[handover_sent]), 1);
-  store_word(arrived, 1);
+  store_word(static_cast<unsigned*>(buffers.at[handover_arrived]) + partition, 1);
 }
 
 }  // namespace
@@ -194,11 +186,10 @@ FAIRLEAD_BOUNDED_KERNEL(fairlead::kernels::threads_per_block, hand_over,
   const unsigned thread = kernel::block_index() % blocks * kernel::block_size() + kernel::thread_index();
   unsigned* const word =
       static_cast<unsigned*>(buffers.at[handover_words]) + partition * work.threads + thread;
-  unsigned seen = 1;  // and so to be looked at again
-  const bool moved = work.gives ? give(buffers, work, word, part, thread, &seen)
-                                : open(buffers, work, word, part, thread, &seen);
+  const bool moved =
+      work.gives ? give(buffers, work, word, part, thread) : open(buffers, work, word, part, thread);
   if (moved) store_word(word, handover_none);
-  if (const unsigned shares = to_count(moved)) count_shares(buffers, work, partition, shares, seen);
+  if (const unsigned shares = to_count(moved)) count_shares(buffers, work, partition, shares);
   signal_end(signal);
 }
 

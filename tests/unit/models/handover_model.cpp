@@ -69,13 +69,14 @@ void give(Message& message, Partition& partition, Share& share, int value) {
   end_share(message, partition, share);
 }
 void open(Message& message, Partition& partition, Share& share) {
-  if (replace_none(share.word, opened) == none) return;
+  if (share.word.load(relaxed) == none && replace_none(share.word, opened) == none) return;
   std::atomic_thread_fence(acquire);
   share.buffer.write(share.bounce.read());
   end_share(message, partition, share);
 }
 
-// What a stream does between two kernels, which it orders: the second sees the word cleared (await_clear()).
+// What a stream does between two kernels, which it orders: the second sees the word cleared
+// (load_behind_clear()).
 void wait_and_clear(std::atomic<unsigned>& word) {
   Machine::only().await([&] { return word.load(acquire) == 1; });
   word.store(0, relaxed);
