@@ -110,11 +110,12 @@ class KernelTable {
   static void tell_of_missing_code(int device, const std::vector<device::CodeImage>& code) {
     std::string remedy = device::runtime()->error_text(), targets;
     const std::string target = device::runtime()->architecture(device);
-    const bool nvidia = target.starts_with("sm_");
+    const bool nvidia = target.starts_with("sm_"),
+               simulated = device::runtime()->name() == std::string_view("sim");
     int best_fit = 0;
     for (const device::CodeImage& image : code) {
       const std::string_view made_for = image.target;
-      if (made_for == "cpu" || (!target.empty() && made_for.starts_with("gfx") == nvidia)) continue;
+      if (made_for == "cpu" ? !simulated : !target.empty() && made_for.starts_with("gfx") == nvidia) continue;
       targets += " " + std::string(made_for);
       best_fit = std::max(best_fit, device::gpu_image_rank(made_for, target));
     }
