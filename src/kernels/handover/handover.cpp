@@ -108,10 +108,10 @@ FAIRLEAD_DEVICE_FUNCTION char* part_of(const HandOverBuffers& buffers, unsigned 
   return static_cast<char*>(buffers.at[which]) + at;
 }
 
-// The state of the share's word. Its kernel comes behind a wait that has cleared `flag`, which is 1 at the
-// end of a round. A store of 1 by the other GPU could overtake that 0 on its way to the memory of the host,
-// and be lost: so the first thread of a partition, without whose share nobody stores 1, sees the 0 first. All
-// threads would take ten microseconds.
+// The state of the share's word. `flag` was 1 at the end of the round before, and this rank's stream or CPU
+// has cleared it. A store of 1 by the other GPU could overtake that 0 on its way to the memory of the host,
+// and be lost: so the first thread of a partition, without whose share nobody stores 1, sees the 0 first. If
+// a thread of each block looks, that takes ten microseconds.
 FAIRLEAD_DEVICE_FUNCTION unsigned load_behind_clear(const unsigned* word, const void* flag, unsigned thread) {
   constexpr int tries = 1000;
   const auto* const cleared = static_cast<const unsigned*>(flag);
@@ -141,9 +141,10 @@ FAIRLEAD_DEVICE_FUNCTION bool give(const HandOverBuffers& buffers, const HandOve
 FAIRLEAD_DEVICE_FUNCTION bool open(const HandOverBuffers& buffers, const HandOverWork& work, unsigned* word,
                                    unsigned part, unsigned thread) {
   const auto* const arrived = static_cast<const unsigned*>(buffers.at[handover_arrived]) + work.first + part;
-  if (load_behind_clear(word, arrived, thread) == handover_none &&
-      replace_none(word, handover_opened) == handover_none)
-    return false;
+  if (load_behind_clear(word, arrived, thread) == handover_none) {
+    if (thread == 0) kernel::system_fence();  // between the 0 and the sender's 1
+    if (replace_none(word, handover_opened) == handover_none) return false;
+  }
   kernel::system_fence();
   move_share(part_of(buffers, handover_buffer, part * work.bytes),
              part_of(buffers, handover_bounce, part * work.bounce_step), work.bytes, thread, work.threads);

@@ -69,20 +69,19 @@ void give(Message& message, Partition& partition, Share& share, int value) {
   end_share(message, partition, share);
 }
 void open(Message& message, Partition& partition, Share& share) {
-  if (share.word.load(relaxed) == none && replace_none(share.word, opened) == none) return;
+  if (share.word.load(relaxed) == none) {
+    std::atomic_thread_fence(release);
+    if (replace_none(share.word, opened) == none) return;
+  }
   std::atomic_thread_fence(acquire);
   share.buffer.write(share.bounce.read());
   end_share(message, partition, share);
 }
 
-// What a stream does between two kernels, which it orders: the second sees the word cleared
-// (load_behind_clear()).
+// What a stream does between two kernels, which it orders.
 void wait_and_clear(std::atomic<unsigned>& word) {
   Machine::only().await([&] { return word.load(acquire) == 1; });
   word.store(0, relaxed);
-}
-void behind_the_kernel_before() {
-  std::atomic_thread_fence(release);
 }
 // All shares of a message, one after the other.
 template <class Do>
@@ -93,7 +92,6 @@ void for_each_share(Message& message, Do what) {
 }
 void send(Message& message, int rounds) {
   for (int round = 1; round <= rounds; ++round) {
-    behind_the_kernel_before();
     for_each_share(message, [&](Partition& partition, Share& share, int number) {
       give(message, partition, share, round * 10 + number);
     });
@@ -102,7 +100,6 @@ void send(Message& message, int rounds) {
 }
 void receive(Message& message, int rounds) {
   for (int round = 1; round <= rounds; ++round) {
-    behind_the_kernel_before();
     for_each_share(message,
                    [&](Partition& partition, Share& share, int) { open(message, partition, share); });
     for (Partition& partition : message.partitions) wait_and_clear(partition.arrived);
@@ -187,6 +184,29 @@ void by_a_block(Machine::Run& run) {
     for (Share& share : message->first().shares) require(share.word.load() == none, "a word is left behind");
   };
 }
+// The stream's 0 is on its way while the kernel behind it begins, which looks for it, since the sender's next
+// 1 must not come first.
+void cleared_meanwhile(Machine::Run& run) {
+  auto message = std::make_shared<Message>(1, 1);
+  auto begun = std::make_shared<std::atomic<unsigned>>();
+  Partition& partition = message->first();
+  run.thread([=, &partition] {
+    send(*message, 1);
+    give(*message, partition, partition.shares[0], 20);
+  });
+  run.thread([=, &partition] {
+    open(*message, partition, partition.shares[0]);
+    Machine::only().await([&] { return begun->load(acquire) == 1; });
+    Machine::only().await([&] { return partition.arrived.load(relaxed) == 0; });
+    open(*message, partition, partition.shares[0]);
+  });
+  run.thread([=, &partition] {
+    Machine::only().await([&] { return partition.arrived.load(acquire) == 1; });
+    begun->store(1, release);
+    partition.arrived.store(0, relaxed);
+  });
+  run.in_the_end = [=, &partition] { require(partition.arrived.load() == 1, "an arrival is lost"); };
+}
 // A receiver that has seen all uses the words again as soon as the sender no longer holds them.
 void another_use(Machine::Run& run) {
   auto message = std::make_shared<Message>(1, 1);
@@ -205,7 +225,7 @@ void another_use(Machine::Run& run) {
 
 TEST(Models, handover) {
   models::examine({between_two(1, 1, 2), between_two(1, 2, 1), by_two_threads, to_two_threads, one_of_two,
-                   by_a_block, another_use});
+                   by_a_block, cleared_meanwhile, another_use});
 }
 
 }  // namespace

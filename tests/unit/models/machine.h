@@ -7,7 +7,7 @@
 // message of a release store carries the view of its thread, which an acquire load joins to its own. Accesses
 // that are sequentially consistent, and fences that are, share one more view. What is missing is that a load
 // reads from a store that depends on a later store of its own thread ("load buffering"): Arm permits it, and
-// no protocol here has a relaxed load before a store that others wait for.
+// no protocol here has a relaxed load before a store that others wait for with no fence between.
 //
 // An execution is repeated from its beginning for each combination of choices: which thread goes on, what a
 // load reads, where a store goes. Sleep sets leave out those that differ in the order of independent steps
