@@ -53,6 +53,7 @@ class OwnFolder(unittest.TestCase):
         self.assertTrue(trusted(os.path.join(self.home, "other")))
 
     @unittest.skipIf(os.geteuid() != 0, "needs root")
+    @unittest.skipIf(shutil.which("git") is None, "needs git")
     def test_scripts_refuse_what_a_stranger_prepared(self):
         """A machine that looks complete, as a stranger would leave it at a name that he can guess."""
         machines = self.folder("machines", owner=STRANGER)
