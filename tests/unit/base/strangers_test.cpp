@@ -8,8 +8,6 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
-#include <sys/statvfs.h>
 
 #include <cstdio>
 #include <cstdlib>
