@@ -63,7 +63,9 @@ static inline void fairlead_stream_call(const char* name) {
  * "Limits") */
 __attribute__((constructor(101), used)) static void fairlead_stream_program(void) {
   fairlead_stream_call("fairlead_prepare_streams");
-#ifndef FAIRLEAD_STREAM_KEEP_THREAD_LEVEL
+#ifdef FAIRLEAD_STREAM_KEEP_THREAD_LEVEL
+  fairlead_stream_call("fairlead_keep_thread_level");
+#else
   fairlead_stream_call("fairlead_request_threads");
 #endif
 }

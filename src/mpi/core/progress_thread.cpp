@@ -51,14 +51,18 @@ ProgressThread& progress_thread() {
   return *only;
 }
 
-static bool program_enqueues = false;
+static bool program_asks = false, program_imports = false;
 
 void ProgressThread::expect_enqueued() {
-  program_enqueues = true;
+  program_asks = true;
+}
+
+void ProgressThread::expect_enqueued_by_imports(bool expected) {
+  program_imports = expected;
 }
 
 bool ProgressThread::wants_threads() {
-  return options().progress_thread || program_enqueues;
+  return options().progress_thread || program_asks || program_imports;
 }
 
 void ProgressThread::allow_host_calls(bool threads) {

@@ -35,8 +35,10 @@ class ProgressThread {
   static constexpr uint64_t long_between_nodes = 256 << 10, long_in_node = 16 << 20;
 
   // Called before MPI_Init if the program is made to enqueue operations on GPU streams: the thread must make
-  // progress for them.
+  // progress for them. A program asks for that, or imports their functions, unless it asks for the thread
+  // level itself.
   static void expect_enqueued();
+  static void expect_enqueued_by_imports(bool expected);
   // Shall MPI_Init request MPI_THREAD_MULTIPLE from the host MPI?
   static bool wants_threads();
   // The thread may call the host MPI. Logs a warning if it was requested and is not possible.

@@ -405,7 +405,7 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
 
 namespace {
 
-// For programs that are compiled with MPICH's header.
+// For programs that are compiled with MPICH's header. Their own constructors run later.
 [[gnu::constructor]] void prepare_importing_program() {
   bool found = false;
   LoadedObject(reinterpret_cast<const void*>(getauxval(AT_ENTRY)))
@@ -414,7 +414,7 @@ namespace {
       });
   if (!found) return;
   fairlead_prepare_streams();
-  fairlead_request_threads();
+  ProgressThread::expect_enqueued_by_imports(true);
 }
 
 }  // namespace
@@ -449,4 +449,8 @@ extern "C" void fairlead_prepare_streams() {
 
 extern "C" void fairlead_request_threads() {
   fairlead::mpi::ProgressThread::expect_enqueued();
+}
+
+extern "C" void fairlead_keep_thread_level() {
+  fairlead::mpi::ProgressThread::expect_enqueued_by_imports(false);
 }

@@ -16,9 +16,10 @@
 #include "p2p/partition_channel.h"
 
 // If a program's streams will wait for MPI, it must call the first function before it uses the GPU and the
-// second before MPI_Init.
+// second before MPI_Init, or the third if it asks for the thread level itself.
 extern "C" FAIRLEAD_EXPORT void fairlead_prepare_streams();
 extern "C" FAIRLEAD_EXPORT void fairlead_request_threads();
+extern "C" FAIRLEAD_EXPORT void fairlead_keep_thread_level();
 
 namespace fairlead::mpi {
 
