@@ -11,6 +11,7 @@ from pathlib import Path
 
 PLACE = Path("base/environment.h")
 READS = re.compile(r"\b(?:secure_getenv|getenv|_environ|__environ|environ)\b(?!\.)")
+SOURCES = (".h", ".cpp", ".inc", ".in")
 COMMENT = re.compile(r"//.*")
 
 
@@ -23,8 +24,8 @@ def reads(path):
 def main():
     src = Path(sys.argv[1])
     assert list(reads(src / PLACE)), f"{PLACE} reads nothing"
-    wrong = [f"{path}:{number}: {name}; include {PLACE}" for path in sorted(src.rglob("*.[ch]*"))
-             if path.relative_to(src) != PLACE for number, name in reads(path)]
+    wrong = [f"{path}:{number}: {name}; include {PLACE}" for path in sorted(src.rglob("*"))
+             if path.suffix in SOURCES and path.relative_to(src) != PLACE for number, name in reads(path)]
     print("\n".join(wrong) or "the environment is read in one place")
     return 1 if wrong else 0
 
