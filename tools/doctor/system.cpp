@@ -76,8 +76,9 @@ class ThisSystem : public System {
   }
   std::string program(const std::string& name) const override { return find_on_path(name); }
   std::string library(const std::string& soname) const override {
-    // Lazily bound and local: loading a driver's library starts nothing before its first call.
-    void* handle = dlopen(soname.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    // Lazily bound and local: loading a driver's library starts nothing before its first call. It stays,
+    // since the LLVM of Debian 13's ROCm ends a process that loads it twice.
+    void* handle = dlopen(soname.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) return {};
     link_map* map = nullptr;
     std::string path = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map ? map->l_name : soname;

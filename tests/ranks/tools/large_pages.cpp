@@ -16,7 +16,11 @@
 namespace {
 
 constexpr uintptr_t page = 64 << 10;
-const uintptr_t small_page = getauxval(AT_PAGESZ);
+
+// A function: libraries map memory before this one has been initialised.
+uintptr_t small_page() {
+  return getauxval(AT_PAGESZ);
+}
 
 template <class Function>
 Function* real(Function*, const char* name) {
@@ -61,7 +65,7 @@ extern "C" void* mmap(void* wanted, size_t bytes, int protection, int flags, int
   constexpr int anywhere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* const longer = next(nullptr, bytes + page, PROT_NONE, anywhere, -1, 0);
   if (longer == MAP_FAILED) return MAP_FAILED;
-  const uintptr_t begin = whole(number(longer), page), end = begin + whole(bytes, small_page);
+  const uintptr_t begin = whole(number(longer), page), end = begin + whole(bytes, small_page());
   void* const mapped =
       next(reinterpret_cast<void*>(begin), bytes, protection, flags | MAP_FIXED, file, offset);
   if (mapped == MAP_FAILED) {
@@ -69,7 +73,7 @@ extern "C" void* mmap(void* wanted, size_t bytes, int protection, int flags, int
     return MAP_FAILED;
   }
   if (begin > number(longer)) unmap(longer, begin - number(longer));
-  unmap(reinterpret_cast<void*>(end), whole(number(longer) + bytes + page, small_page) - end);
+  unmap(reinterpret_cast<void*>(end), whole(number(longer) + bytes + page, small_page()) - end);
   return mapped;
 }
 
