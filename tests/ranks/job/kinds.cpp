@@ -86,6 +86,16 @@ std::string told_of_file(MPI_File file, const char* which = key) {
   return freed_value_in(info, which);
 }
 
+// Of MPI_INFO_ENV: what communicators tell, or where Fairlead adds nothing what the host MPI has there, which
+// of MPICH 4.2 is nothing.
+std::string told_of_env() {
+  if (is_told()) return told_of(MPI_COMM_WORLD);
+  char value[MPI_MAX_INFO_VAL + 1] = "";
+  int found = 0;
+  MUST(HOST_MPI(Info_get)(MPI_INFO_ENV, key, MPI_MAX_INFO_VAL, value, &found));
+  return found ? value : "(none)";
+}
+
 void must_tell_all(const std::string& told, const char* what) {
   if (!is_told()) return;
   const std::string host = setting("TEST_HOST_KINDS");
@@ -153,8 +163,8 @@ RANK_TEST(kinds, every_object_tells_them, 1) {
     MUST(HOST_MPI(Comm_get_info)(MPI_COMM_WORLD, &info));
     EXPECT(freed_value_in(info) == all, "not the host MPI's answer: %s", all.c_str());
   }
-  EXPECT(value_in(MPI_INFO_ENV) == all, "MPI_INFO_ENV tells %s, MPI_COMM_WORLD %s",
-         value_in(MPI_INFO_ENV).c_str(), all.c_str());
+  EXPECT(value_in(MPI_INFO_ENV) == told_of_env(), "MPI_INFO_ENV tells %s, not %s",
+         value_in(MPI_INFO_ENV).c_str(), told_of_env().c_str());
   if (!is_told()) return;
   // What the program says under the key is no answer.
   MPI_Comm comm;
@@ -175,7 +185,7 @@ RANK_TEST(kinds, every_object_tells_them, 1) {
 }
 
 RANK_TEST(kinds, every_question_to_the_environment_finds_them, 1) {
-  const std::string all = told_of(MPI_COMM_WORLD);
+  const std::string all = told_of_env();
   int keys = 0, found = 0, length = 0, times = 0;
   MUST(MPI_Info_get_nkeys(MPI_INFO_ENV, &keys));
   for (int i = 0; i < keys; ++i) {

@@ -70,7 +70,8 @@ int main(int argc, char** argv) {
   EXPECT(MPIX_Stream_create(info, &handle) == MPI_SUCCESS);
   MPI_Info_free(&info);
   EXPECT(MPIX_Stream_comm_create(comm, handle, &of_stream) != MPI_SUCCESS);
-  EXPECT(MPIX_Comm_get_stream(comm, 0, &handle) != MPI_SUCCESS);
+  // MPICH 4.1 and newer answer themselves for communicators without streams.
+  EXPECT(MPIX_Comm_get_stream(comm, 0, &handle) != MPI_SUCCESS || handle == MPIX_STREAM_NULL);
   MPI_Comm_free(&comm);
   EXPECT(fairlead_device_free(memory) == 0);
   if (failures > 0) MPI_Abort(MPI_COMM_WORLD, 1);
