@@ -25,15 +25,15 @@ with tempfile.TemporaryDirectory() as folder:
         sys.exit(f"{library} does not contain its release {version}")
     copy.write_bytes(content.replace(bytes_of_release, b"\0" + other.encode() + b"\0"))
 
-    def rank(preloaded):
-        paths = f"LD_LIBRARY_PATH={Path(library).parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        return ["-n", "1", "env", f"LD_PRELOAD={preloaded}", paths, "FAIRLEAD_DEVICE=sim", program]
-
+    # By the number of the rank: the launcher of Debian 13's Open MPI crashes if it is given several programs.
+    ranks = ["-n", "2", "env", f"LD_LIBRARY_PATH={Path(library).parent}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+             "FAIRLEAD_DEVICE=sim", "sh", "-c",
+             '[ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 0 ] || shift; LD_PRELOAD=$1 exec ' + program, "sh", library, copy]
     flags = ["--oversubscribe", "--allow-run-as-root"] if "openmpi" in Path(library).name else []
     said = f"has loaded Fairlead {older}, and another rank Fairlead {newer}; load the same release on all ranks"
     # MPICH's launcher sometimes loses what a process has written that ends at once.
     for _ in range(3):
-        run = subprocess.run([launcher, *flags, *rank(library), ":", *rank(copy)], capture_output=True, text=True,
+        run = subprocess.run([launcher, *flags, *ranks], capture_output=True, text=True,
                              timeout=300)
         if run.returncode == 0 or said in run.stdout + run.stderr:
             break

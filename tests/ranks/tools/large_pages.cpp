@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A library preloaded into ranks, which pretends that pages are 64 KiB long, as AArch64 may have them: memory
-// is mapped at the beginning of such pages, and who names an address or an offset elsewhere is ended.
-// (mprotect() may name smaller ones, since the program and its libraries are not linked for such pages.)
+// is mapped at the beginning of such pages, and if Fairlead names an address or an offset elsewhere, the rank
+// is ended. UCX 1.18 does, where it tries whether it sees changes of mappings. (mprotect() may name smaller
+// ones, since the program and its libraries are not linked for such pages.)
 
 #include <dlfcn.h>
 #include <sys/auxv.h>
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace {
 
@@ -35,8 +37,10 @@ uintptr_t number(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
 }
 
-void need_whole_pages(const char* call, uintptr_t begin) {
-  if (begin % page == 0) return;
+void need_whole_pages(const char* call, uintptr_t begin, const void* caller) {
+  Dl_info object{};
+  if (begin % page == 0 || !dladdr(caller, &object) || !std::strstr(object.dli_fname, "/libfairlead-"))
+    return;
   std::fprintf(stderr, "%s of %#lx, where no page of 64 KiB begins\n", call, begin);
   std::abort();
 }
@@ -52,14 +56,17 @@ extern "C" int getpagesize() noexcept {
   return page;
 }
 
-extern "C" void* mmap(void* wanted, size_t bytes, int protection, int flags, int file,
-                      off_t offset) noexcept {
+namespace {
+
+void* map(void* wanted, size_t bytes, int protection, int flags, int file, off_t offset,
+          const void* caller) noexcept {
   static const auto next = real(&mmap, "mmap");
   static const auto unmap = real(&munmap, "munmap");
-  need_whole_pages("mmap() of a file", static_cast<uintptr_t>(offset));
-  if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) need_whole_pages("mmap()", number(wanted));
+  const bool fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE);
+  need_whole_pages("mmap() of a file", static_cast<uintptr_t>(offset), caller);
+  if (fixed) need_whole_pages("mmap()", number(wanted), caller);
   void* const found = next(wanted, bytes, protection, flags, file, offset);
-  if (found == MAP_FAILED || number(found) % page == 0) return found;
+  if (found == MAP_FAILED || wanted || number(found) % page == 0) return found;
   unmap(found, bytes);
   // Elsewhere: in a longer range, whose ends go.
   constexpr int anywhere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -77,19 +84,26 @@ extern "C" void* mmap(void* wanted, size_t bytes, int protection, int flags, int
   return mapped;
 }
 
+}  // namespace
+
+extern "C" void* mmap(void* wanted, size_t bytes, int protection, int flags, int file,
+                      off_t offset) noexcept {
+  return map(wanted, bytes, protection, flags, file, offset, __builtin_return_address(0));
+}
+
 extern "C" void* mmap64(void* wanted, size_t bytes, int protection, int flags, int file,
                         off64_t offset) noexcept {
-  return mmap(wanted, bytes, protection, flags, file, offset);
+  return map(wanted, bytes, protection, flags, file, offset, __builtin_return_address(0));
 }
 
 extern "C" int munmap(void* begin, size_t bytes) noexcept {
   static const auto next = real(&munmap, "munmap");
-  need_whole_pages("munmap()", number(begin));
+  need_whole_pages("munmap()", number(begin), __builtin_return_address(0));
   return next(begin, bytes);
 }
 
 extern "C" int madvise(void* begin, size_t bytes, int advice) noexcept {
   static const auto next = real(&madvise, "madvise");
-  need_whole_pages("madvise()", number(begin));
+  need_whole_pages("madvise()", number(begin), __builtin_return_address(0));
   return next(begin, bytes, advice);
 }
