@@ -3,11 +3,14 @@
 // MPI_Probe, MPI_Iprobe, MPI_Mprobe and MPI_Improbe. They report the user's message, never an RTS header
 // (M2).
 
+#include "base/rate_limit.h"
+#include "mpi/core/error_handler.h"
 #include "mpi/core/forwarded_receives.h"
 #include "mpi/core/interception.h"
 #include "mpi/core/operation.h"
 #include "mpi/core/record.h"
 #include "mpi/core/requests/request.h"
+#include "mpi/failures/failures.h"
 #include "mpi/p2p/match_order.h"
 #include "mpi/p2p/probed_messages.h"
 
@@ -57,13 +60,20 @@ int improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
   return MPI_SUCCESS;
 }
 
-// Polls, because this thread cannot make progress during a blocking probe of the host MPI.
+// Polls, because this thread cannot make progress during a blocking probe of the host MPI. The message of a
+// process that has failed since may be there.
 template <class Try>
-int poll(Try try_once) {
+int poll(int source, MPI_Comm comm, Try try_once) {
+  static RateLimit looks_for_failures(std::chrono::milliseconds(10));
+  int failure = MPI_SUCCESS;
   for (Backoff backoff;; backoff.pause()) {
     int found = 0;
     int result = try_once(&found);
     if (found || result != MPI_SUCCESS) return result;
+    if (failure != MPI_SUCCESS) return raise_error(comm, failure, "a probe");
+    if (!survives_failures() || !looks_for_failures.due()) continue;
+    failure = Failures().of_peer(comm, source);
+    if (failure == proc_failed_pending) failure = proc_failed;  // no request stays
   }
 }
 
@@ -75,7 +85,7 @@ using namespace fairlead::mpi;
 FAIRLEAD_MPI(Probe, (int source, int tag, MPI_Comm comm, MPI_Status* status)) {
   CallRecord record(Function::Probe, a_probe(CallKind::message, source, tag, comm));
   if (!intercepting()) return real.Probe(source, tag, comm, status);
-  return poll([&](int* found) { return iprobe(source, tag, comm, found, status); });
+  return poll(source, comm, [&](int* found) { return iprobe(source, tag, comm, found, status); });
 }
 
 FAIRLEAD_MPI(Iprobe, (int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status)) {
@@ -87,7 +97,7 @@ FAIRLEAD_MPI(Iprobe, (int source, int tag, MPI_Comm comm, int* flag, MPI_Status*
 FAIRLEAD_MPI(Mprobe, (int source, int tag, MPI_Comm comm, MPI_Message* message, MPI_Status* status)) {
   CallRecord record(Function::Mprobe, a_probe(CallKind::message, source, tag, comm));
   if (!intercepting()) return real.Mprobe(source, tag, comm, message, status);
-  return poll([&](int* found) { return improbe(source, tag, comm, found, message, status); });
+  return poll(source, comm, [&](int* found) { return improbe(source, tag, comm, found, message, status); });
 }
 
 FAIRLEAD_MPI(Improbe,
