@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that imports a function of streams, as those do that are compiled with MPICH's header, and whose sources
-// keep the thread level that it asks for. `imports_streams.c` has the import.
+// A program that imports a function of streams, as those do that are compiled with MPICH's header, and whose
+// sources keep the thread level that it asks for. `imports_streams.c` has the import.
 
 #define FAIRLEAD_STREAM_KEEP_THREAD_LEVEL
 #include <fairlead/stream.h>
