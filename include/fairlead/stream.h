@@ -22,7 +22,8 @@
  *
  * The MPI must give MPI_THREAD_MULTIPLE. In a program that includes this header, Fairlead asks for it in
  * MPI_Init() and MPI_Init_thread(), whatever the program asks for, unless each of its sources that include it
- * defines FAIRLEAD_STREAM_KEEP_THREAD_LEVEL before.
+ * defines FAIRLEAD_STREAM_KEEP_THREAD_LEVEL before. (One that does is enough for those that include
+ * MPICH's mpi.h only, for whose functions Fairlead asks as well.)
  *
  * Messages are matched in the order of the calls, with messages of plain MPI calls on the communicator too;
  * their bytes are read and written when the stream has come to them. (What docs/design/streams.md lists is

@@ -13,7 +13,7 @@ import tempfile
 import time
 import unittest
 
-from tool import MPIS, ONE_MPI, QUIET, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, has_library, preload, script
+from tool import MPIS, ONE_MPI, TIMEOUT, TOOL, TREE, ToolTest, example, fairlead, has_library, preload, script
 
 
 class Deaths(ToolTest):
@@ -90,7 +90,7 @@ class Hangs(ToolTest):
         """The ranks do not handle the signal, so it is not passed on to them."""
         for abi in filter(has_library, MPIS):
             with self.subTest(abi=abi):
-                variables = {**os.environ, **QUIET, "FAIRLEAD_DEVICE": "sim", "FAIRLEAD_STALL_REPORT_S": "0"}
+                variables = {**os.environ, "FAIRLEAD_DEVICE": "sim", "FAIRLEAD_STALL_REPORT_S": "0"}
                 with subprocess.Popen([TOOL, "run", "-n", "2", "--mpi", abi, hanging(abi), "two_sends"], text=True, env=variables,
                                       stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
                     self.until_it_hangs(run.pid)

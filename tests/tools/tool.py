@@ -20,14 +20,14 @@ ONE_MPI = MPIS if os.environ.get("FAIRLEAD_TEST_ALL") == "ON" else MPIS[:1]
 TIMEOUT = float(os.environ.get("TEST_TIMEOUT", 300))
 POLITE = os.environ["FAIRLEAD_TEST_POLITE"]
 # Open MPI 5 complains of networks in which a machine does not reach itself.
-QUIET = {"OMPI_MCA_btl_tcp_if_include": "lo"}
+os.environ.setdefault("OMPI_MCA_btl_tcp_if_include", "lo")
 TOOL = os.path.join(TREE, "bin", "fairlead")
 
 
 def fairlead(*arguments, launcher=(), timeout=TIMEOUT, **environment):
     """Runs `fairlead` with these arguments, on the simulated GPU. Ranks that wait leave the processors to others."""
     variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_") and k != "COLUMNS"}
-    variables.update({"FAIRLEAD_DEVICE": "sim", "LD_PRELOAD": POLITE, **QUIET, **environment})
+    variables.update({"FAIRLEAD_DEVICE": "sim", "LD_PRELOAD": POLITE, **environment})
     return subprocess.run([*launcher, TOOL, *map(str, arguments)], env=variables, text=True, timeout=timeout,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -37,7 +37,7 @@ def on_terminal(*arguments, columns, stream="stderr", leads=False, **environment
     reader, writer = pty.openpty()
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     variables = {k: v for k, v in os.environ.items() if not k.startswith("FAIRLEAD_") and k not in ("COLUMNS", "NO_COLOR")}
-    variables.update({"FAIRLEAD_DEVICE": "sim", "LD_PRELOAD": POLITE, **QUIET, **environment})
+    variables.update({"FAIRLEAD_DEVICE": "sim", "LD_PRELOAD": POLITE, **environment})
     with open(reader, "rb", buffering=0) as screen:
         process = subprocess.Popen([TOOL, *map(str, arguments)], env=variables, stdin=subprocess.DEVNULL,
                                    start_new_session=leads,

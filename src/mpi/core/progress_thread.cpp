@@ -51,18 +51,23 @@ ProgressThread& progress_thread() {
   return *only;
 }
 
-static bool program_asks = false, program_imports = false;
+// Constructors of the program's objects set them in any order.
+static bool program_asks = false, program_imports = false, program_keeps = false;
 
 void ProgressThread::expect_enqueued() {
   program_asks = true;
 }
 
-void ProgressThread::expect_enqueued_by_imports(bool expected) {
-  program_imports = expected;
+void ProgressThread::expect_enqueued_by_imports() {
+  program_imports = true;
+}
+
+void ProgressThread::disregard_imports() {
+  program_keeps = true;
 }
 
 bool ProgressThread::wants_threads() {
-  return options().progress_thread || program_asks || program_imports;
+  return options().progress_thread || program_asks || (program_imports && !program_keeps);
 }
 
 void ProgressThread::allow_host_calls(bool threads) {

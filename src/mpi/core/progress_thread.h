@@ -34,11 +34,12 @@ class ProgressThread {
   // time than the thread needs to wake and to let the program's threads continue.
   static constexpr uint64_t long_between_nodes = 256 << 10, long_in_node = 16 << 20;
 
-  // Called before MPI_Init if the program is made to enqueue operations on GPU streams: the thread must make
-  // progress for them. A program asks for that, or imports their functions, unless it asks for the thread
+  // Called before MPI_Init if the program is made to enqueue operations on GPU streams, for which the thread
+  // must make progress: a program asks for that, or imports their functions and does not ask for the thread
   // level itself.
   static void expect_enqueued();
-  static void expect_enqueued_by_imports(bool expected);
+  static void expect_enqueued_by_imports();
+  static void disregard_imports();
   // Shall MPI_Init request MPI_THREAD_MULTIPLE from the host MPI?
   static bool wants_threads();
   // The thread may call the host MPI. Logs a warning if it was requested and is not possible.

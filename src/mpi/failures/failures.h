@@ -5,9 +5,9 @@
 // communicator without the dead process, and go on with that. Open MPI 5 has such jobs (mpirun --with-ft
 // ulfm).
 //
-// Fairlead waits for shared memory, for GPUs and by MPI_Request_get_status, so it has to ask for failures
-// (Failures): quirk failure_in_completion_only. In all other jobs a process that dies ends the job, and
-// nothing here asks the host MPI anything.
+// Fairlead waits for shared memory and GPUs, and by MPI_Request_get_status and MPI_Iprobe, so it has to ask
+// for failures (Failures): quirk failure_in_completion_only. In all other jobs a process that dies ends the
+// job, and nothing here asks the host MPI anything.
 
 #pragma once
 

@@ -60,18 +60,20 @@ int improbe(int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
   return MPI_SUCCESS;
 }
 
-// Polls, because this thread cannot make progress during a blocking probe of the host MPI. The message of a
-// process that has failed since may be there.
+// Polls, because this thread cannot make progress during a blocking probe of the host MPI. It tries once more
+// after it has learned of a failure: the process may have sent the message before.
 template <class Try>
 int poll(int source, MPI_Comm comm, Try try_once) {
-  static RateLimit looks_for_failures(std::chrono::milliseconds(10));
+  RateLimit looks_for_failures(std::chrono::milliseconds(10));
+  const bool may_fail =
+      survives_failures() && looks_for_failures.due();  // the first look comes after a pause
   int failure = MPI_SUCCESS;
   for (Backoff backoff;; backoff.pause()) {
     int found = 0;
     int result = try_once(&found);
     if (found || result != MPI_SUCCESS) return result;
     if (failure != MPI_SUCCESS) return raise_error(comm, failure, "a probe");
-    if (!survives_failures() || !looks_for_failures.due()) continue;
+    if (!may_fail || !looks_for_failures.due()) continue;
     failure = Failures().of_peer(comm, source);
     if (failure == proc_failed_pending) failure = proc_failed;  // no request stays
   }

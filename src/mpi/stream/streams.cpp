@@ -405,7 +405,7 @@ int wait_enqueued(int count, MPI_Request* requests, const std::function<MPI_Stat
 
 namespace {
 
-// For programs that are compiled with MPICH's header. Their own constructors run later.
+// For programs that are compiled with MPICH's header.
 [[gnu::constructor]] void prepare_importing_program() {
   bool found = false;
   LoadedObject(reinterpret_cast<const void*>(getauxval(AT_ENTRY)))
@@ -414,7 +414,7 @@ namespace {
       });
   if (!found) return;
   fairlead_prepare_streams();
-  ProgressThread::expect_enqueued_by_imports(true);
+  ProgressThread::expect_enqueued_by_imports();
 }
 
 }  // namespace
@@ -452,5 +452,5 @@ extern "C" void fairlead_request_threads() {
 }
 
 extern "C" void fairlead_keep_thread_level() {
-  fairlead::mpi::ProgressThread::expect_enqueued_by_imports(false);
+  fairlead::mpi::ProgressThread::disregard_imports();
 }

@@ -86,8 +86,8 @@ std::string told_of_file(MPI_File file, const char* which = key) {
   return freed_value_in(info, which);
 }
 
-// Of MPI_INFO_ENV: what communicators tell, or where Fairlead adds nothing what the host MPI has there, which
-// of MPICH 4.2 is nothing.
+// Of MPI_INFO_ENV: what communicators tell, or where Fairlead adds nothing what the host MPI has there
+// (MPICH 4.2: nothing).
 std::string told_of_env() {
   if (is_told()) return told_of(MPI_COMM_WORLD);
   char value[MPI_MAX_INFO_VAL + 1] = "";

@@ -80,6 +80,7 @@ void ask_before_init() {
   if (is_mpich) expect_answer(find<int()>("MPIX_Query_rocm_support")(), "rocm", "MPIX_Query_rocm_support");
   if (is_mpich) return;
   void* host = dlopen("libmpi.so.40", RTLD_LAZY | RTLD_NOLOAD);
+  expect(host, "libmpi.so.40 is not loaded");
   for (const Query& query : queries) {
     // Open MPI answers for CUDA, and 5 for ROCm, too, that it was not built for it.
     const std::string name = std::string("MPIX_") + query.function;

@@ -66,7 +66,7 @@ void* map(void* wanted, size_t bytes, int protection, int flags, int file, off_t
   need_whole_pages("mmap() of a file", static_cast<uintptr_t>(offset), caller);
   if (fixed) need_whole_pages("mmap()", number(wanted), caller);
   void* const found = next(wanted, bytes, protection, flags, file, offset);
-  if (found == MAP_FAILED || wanted || number(found) % page == 0) return found;
+  if (found == MAP_FAILED || fixed || found == wanted || number(found) % page == 0) return found;
   unmap(found, bytes);
   // Elsewhere: in a longer range, whose ends go.
   constexpr int anywhere = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
