@@ -28,13 +28,12 @@ with tempfile.TemporaryDirectory() as folder:
     # By the number of the rank: the launcher of Debian 13's Open MPI crashes if it is given several programs.
     ranks = ["-n", "2", "env", f"LD_LIBRARY_PATH={Path(library).parent}:{os.environ.get('LD_LIBRARY_PATH', '')}",
              "FAIRLEAD_DEVICE=sim", "sh", "-c",
-             '[ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 0 ] || shift; LD_PRELOAD=$1 exec ' + program, "sh", library, copy]
+             '[ "${PMI_RANK:-$OMPI_COMM_WORLD_RANK}" = 0 ] || shift; LD_PRELOAD=$1 exec "$0"', program, library, copy]
     flags = ["--oversubscribe", "--allow-run-as-root"] if "openmpi" in Path(library).name else []
     said = f"has loaded Fairlead {older}, and another rank Fairlead {newer}; load the same release on all ranks"
     # MPICH's launcher sometimes loses what a process has written that ends at once.
     for _ in range(3):
-        run = subprocess.run([launcher, *flags, *ranks], capture_output=True, text=True,
-                             timeout=300)
+        run = subprocess.run([launcher, *flags, *ranks], capture_output=True, text=True, timeout=300)
         if run.returncode == 0 or said in run.stdout + run.stderr:
             break
 

@@ -295,8 +295,9 @@ class Tables(ToolTest):
                         self.assertEqual("partitioned_us" in row and "partitioned_graph_us" in row, partitioned)
                         self.assertNotIn("nccl_us", row)
                     result = fairlead("bench", name, "--mpi", abi, "--no-preload", "-m", "8:8", "-i", 2)
-                    # MPICH has the functions, and 4 ends the program unless it is built for CUDA.
-                    if result.returncode and "CUDA not enabled" not in result.stderr:
+                    # MPICH has the functions from 4.1 on, and before 5 ends a program unless it is built for CUDA.
+                    ended_by_host = abi == "mpich" and "CUDA not enabled" in result.stderr
+                    if result.returncode and not ended_by_host:
                         self.assertEqual(result.returncode, 77)
                         self.assertIn("leave --no-preload out", result.stderr)
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A library preloaded into ranks, which pretends that pages are 64 KiB long, as AArch64 may have them: memory
-// is mapped at the beginning of such pages, and if Fairlead names an address or an offset elsewhere, the rank
-// is ended. UCX 1.18 does, where it tries whether it sees changes of mappings. (mprotect() may name smaller
-// ones, since the program and its libraries are not linked for such pages.)
+// is mapped at the beginning of such pages, and Fairlead is ended if it names an address or an offset
+// elsewhere. Other libraries may: UCX 1.18 does to see whether it notices changes of mappings. (mprotect()
+// may name smaller ones, since the program and its libraries are not linked for such pages.)
 
 #include <dlfcn.h>
 #include <sys/auxv.h>
