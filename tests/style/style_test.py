@@ -30,7 +30,6 @@ LONG_FILES = {
     "src/mpi/p2p/receive_operation.cpp": 604,
     "tests/hardware/device_streams_test.cpp": 762,
     "tests/ranks/tools/sim_nccl.cpp": 629,
-    "tests/tools/doctor_test.py": 610,
 }
 
 

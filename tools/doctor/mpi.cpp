@@ -362,6 +362,28 @@ Finding is_tested(const Machine& machine) {
   return skip(fmt::format("Fairlead's tests have not run with {}", mpi.name), try_it);
 }
 
+// Its acknowledgements that wait for room are sent with a length that nobody has set
+// (https://github.com/open-mpi/ompi/commit/48490b95d6).
+bool has_careless_ob1(const Machine& machine) {
+  int patch = -1;
+  const Mpi& mpi = machine.mpi;
+  return mpi.is_open_mpi() && std::sscanf(mpi.version.c_str(), "5.0.%d", &patch) == 1 && patch < 9;
+}
+
+// Open MPI prefers ob1 to UCX where there is no adapter for it.
+Finding messages_arrive(const Machine& machine) {
+  const System& system = machine.system;
+  const std::string pml = system.variable("OMPI_MCA_pml"), btl = system.variable("OMPI_MCA_btl");
+  const bool ob1 = pml.empty() ? !uses_ucx(machine) || system.list("/sys/class/infiniband").empty()
+                               : pml == "ob1" || pml[0] == '^';
+  if (!ob1) return ok("messages do not go by ob1, which loses some");
+  if (!btl.empty() && btl[0] != '^' && !holds(btl, "sm") && !holds(btl, "vader"))
+    return ok("OMPI_MCA_btl leaves sm out, which loses messages under ob1");
+  return warn(fmt::format("Open MPI {} loses or damages messages in a node when hundreds of them wait",
+                          machine.mpi.version),
+              "take Open MPI 5.0.9 or later; until then, export OMPI_MCA_btl=self,tcp");
+}
+
 }  // namespace
 
 Awareness awareness(const Machine& machine) {
@@ -414,6 +436,9 @@ std::vector<Check> mpi_checks() {
        "Whether Fairlead's tests run with this MPI; for vendors' MPIs with which they have not run, what to "
        "check.",
        "an MPI", "Read docs/reference/mpis.md.", has_mpi, is_tested},
+      {"mpi.messages", "Whether shared memory moves messages where this version loses some.",
+       "Open MPI 5.0.0 to 5.0.8", "Take another version, or set the variable that the line names.",
+       has_careless_ob1, messages_arrive},
   };
 }
 
