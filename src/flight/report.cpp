@@ -41,11 +41,17 @@ std::string peer_words(const RankView& rank, const Call& call, int peer) {
   const int world = rank.in_world(call, peer);
   if (world == RankView::any_rank) return "any rank";
   if (peer == rank.block->null_rank) return "MPI_PROC_NULL";
-  return world >= 0 ? "rank " + std::to_string(world) : "rank " + std::to_string(peer) + " of it";
+  return world >= 0 ? "rank " + std::to_string(world)
+                    : "rank " + std::to_string(peer) + " of the communicator";
 }
 
-std::string communicator_words(const RankView& rank, const Call& call) {
-  return call.comm == 0 || call.comm == rank.block->world ? "" : " on " + rank.communicator(call.comm).name;
+// The call that frees a communicator is all that is left of it.
+std::string communicator_words(const JobView& job, const RankView& rank, const Call& call) {
+  if (call.comm == 0 || call.comm == rank.block->world) return "";
+  const CommunicatorView comm = rank.communicator(call.comm);
+  const std::string function = job.name_of(call);
+  const bool frees = function == "MPI_Comm_free" || function == "MPI_Comm_disconnect";
+  return comm.id == 0 && frees ? "" : " on " + comm.name;
 }
 
 // A message that a rank sends, or waits for.
@@ -408,7 +414,7 @@ std::string words_for_ranks(const std::vector<int>& ranks) {
 }
 
 std::string words_for(const JobView& job, const RankView& rank, const Call& call) {
-  std::string line = words_without_communicator(job, rank, call) + communicator_words(rank, call);
+  std::string line = words_without_communicator(job, rank, call) + communicator_words(job, rank, call);
   if (rank.open && &call == &*rank.open && !rank.awaited.empty()) {
     line += " for " + words_for(job, rank, rank.awaited.front());
     if (rank.awaited.size() > 1) line += text(" and %zu more", rank.awaited.size() - 1);
@@ -445,9 +451,10 @@ std::string last_calls(const JobView& job, const RankView& rank, size_t calls, c
 }  // namespace
 
 std::string end_of(const JobView& job, const RankView& rank, size_t calls, const Locate& locate) {
+  const std::string before = last_calls(job, rank, calls, locate);
   return text("  rank %d was ", rank.rank) +
-         (rank.open ? "in " + words_for(job, rank, *rank.open) : "outside MPI") + "; its last calls:\n" +
-         last_calls(job, rank, calls, locate);
+         (rank.open ? "in " + words_for(job, rank, *rank.open) : "outside MPI") +
+         (before.empty() ? "; no earlier calls are known\n" : "; its last calls:\n" + before);
 }
 
 std::string as_text(const JobView& job, size_t calls, const Locate& locate) {

@@ -369,9 +369,9 @@ void RendezvousSend::leave_device() {
   stage_data();
   if (path_ != Traffic::staged) return;  // the pair has passed the probe meanwhile
   const node::PathDecision& decision = node_.decision(node_.rank(), device_, receiver_);
-  count(decision.path == Path::staged ? fallback_of(decision.reason)
-        : decision.path == Path::peer ? Fallback::in_turns
-                                      : Fallback::not_probed);
+  count(decision.path == Path::staged                 ? fallback_of(decision.reason)
+        : in_turns(node_, device_, receiver_, bytes_) ? Fallback::in_turns
+                                                      : Fallback::not_probed);
 }
 
 // Only one of the two ranks makes the next step: of a receiver that has claimed the bytes, this one waits for

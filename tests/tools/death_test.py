@@ -78,9 +78,10 @@ class Hangs(ToolTest):
             with self.subTest(abi=abi):
                 result = fairlead("run", "-n", 2, "--mpi", abi, hanging(abi), "dies", "host")
                 self.assertNotEqual(result.returncode, 0)
-                self.assertIn("fairlead run: what the ranks on this node did", result.stderr)
+                self.assertIn("fairlead run: ranks on this node did not complete MPI_Finalize", result.stderr)
                 self.assertRegex(result.stderr, r"rank 0 was in MPI_Recv from rank 1, tag 6; its last calls:\n.*, at hanging-\w+\+0x")
                 self.assertRegex(result.stderr, r"rank 1 was outside MPI; its last calls:\n.* MPI_Bcast with root 0, at hanging-")
+                self.assertRegex(result.stderr, r"ago: MPI_Comm_free, at hanging-")
 
     def test_a_good_end_says_nothing(self):
         for abi in filter(has_library, MPIS):

@@ -83,17 +83,16 @@ std::string as_text(const Report& report, const Paper& paper) {
   const Area* area = nullptr;
   int left_out = 0;
   for (const Row& row : report.rows) {
-    if (!row.applies && !paper.verbose) {
-      ++left_out;
-      continue;
-    }
+    if (!row.applies) ++left_out;
+    if (!row.applies && !paper.verbose) continue;
     if (row.area != area) text += "\n" + coloured(row.area->name, "\033[1m", paper) + "\n";
     area = row.area;
     text += row_text(row, paper);
   }
   text += fmt::format("\n{} ok, {} warn, {} fail, {} skip", report.count(Verdict::ok),
                       report.count(Verdict::warn), report.count(Verdict::fail), report.count(Verdict::skip));
-  if (left_out) text += fmt::format("; {} more do not apply here (-v shows them)", left_out);
+  if (left_out)
+    text += fmt::format("; {} more do not apply here{}", left_out, paper.verbose ? "" : " (-v shows them)");
   return text + "\n" + wrapped(report.conclusion, 0, "", paper.columns) + "\n";
 }
 

@@ -113,8 +113,9 @@ Plan make_plan(Program& program, const Words& words, const RunArguments& argumen
                     program.path, fmt::join(mpi_abis, "|")));
   if (given && !starts(*given, plan.abi))
     throw usage(fmt::format(
-        "{} is the launcher of {}, but {} is linked with {} ({}), and this MPI has no library of that ABI",
-        given->path, given->kind->name, program.path, plan.abi,
+        "the MPI of {} has no library of the ABI {}, which {} is linked with ({}); leave --mpi out, or name "
+        "the launcher of that MPI",
+        given->path, plan.abi, program.path,
         program.mpi_library.empty() ? program.mpi_soname : program.mpi_library));
   plan.launcher = given ? *given
                         : find_launcher(plan.abi, program.mpi_library,
@@ -229,6 +230,13 @@ void check_files(const RunArguments& arguments) {
   if (ranks_may_be_elsewhere(arguments)) return;
   if (!arguments.stats_file.empty()) check_file_target("--stats-file", arguments.stats_file);
   if (!arguments.trace.empty()) check_file_target("--trace", arguments.trace);
+  // The loader would go on without a tool, and the launcher explains itself by a crash.
+  for (const std::string& tool : arguments.tools)
+    if (tool.find('/') != std::string::npos && library_listing(tool).empty())
+      throw usage(fmt::format("--tool: {} is no shared library of this machine; name one", tool));
+  const auto folder = arguments.launcher_words.values.find("wdir");
+  if (folder != arguments.launcher_words.values.end() && !std::filesystem::is_directory(folder->second))
+    throw usage(fmt::format("--wdir: there is no folder {}", folder->second));
 }
 
 // A file of JSON that was written to its end; as far as this node sees it.
@@ -346,9 +354,7 @@ int launch(const RunArguments& asked, const Words& program) {
   int code = run_through(plan.line, asked_for_record, arguments.is_benchmark);
   explain_death(code, plan.signals, arguments.preload, plan.doctor);
   if (const std::string end = code == 0 ? "" : record.end(); !end.empty())
-    std::cerr
-        << "fairlead run: what the ranks on this node did that did not come to the end of MPI_Finalize:\n"
-        << end;
+    std::cerr << "fairlead run: ranks on this node did not complete MPI_Finalize; where they were:\n" << end;
   if (!tell_files(arguments, join_parts(record, arguments)) && code == exit_success) code = exit_problem;
   if (report) report->write(arguments, plan.line, plan.abi, code);
   return code;

@@ -50,7 +50,7 @@ void define_settings(CLI::App& app, Settings& settings) {
                  "Look for mistakes of the program: leaks, streams, accesses, collectives, or several of "
                  "these, separated by commas; the same as FAIRLEAD_CHECK.")
       ->type_name("LIST")
-      ->check(suggested({"leaks", "streams", "accesses", "collectives"}));
+      ->check(list_of({"leaks", "streams", "accesses", "collectives"}));
   app.add_option("--log", settings.log,
                  "How much to write to stderr: error (the least), warn, info, debug or trace (the most); the "
                  "same as FAIRLEAD_LOG.")

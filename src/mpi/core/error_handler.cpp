@@ -113,7 +113,7 @@ std::string overrun(const void* address, const Layout& layout) {
   if (asked <= held) return {};
   char text[160];
   std::snprintf(text, sizeof text,
-                ", which needs %zu bytes from %p on where the allocation holds %zu (%zu in all),", asked,
+                ", which needs %zu bytes from %p on where %zu are left of an allocation of %zu,", asked,
                 reinterpret_cast<void*>(first), held, memory.size);
   return text;
 }

@@ -15,6 +15,13 @@ from tool import MPIS, ToolTest, example, examined, fairlead, has_library, scrip
 
 
 class Named(ToolTest):
+    @unittest.skipUnless(shutil.which("gcc"), "needs gcc")
+    def test_a_static_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "program")
+            subprocess.run(["gcc", "-static", "-x", "c", "-", "-o", program], input=b"int main(void) { return 0; }", check=True)
+            self.assertIn("is not a dynamically linked program", examined("--no-launch", program)[2]["mpi.which"]["fact"])
+
     def test_a_recorded_one(self):
         for machine, name, expected in [
                 ("laptop", "/usr/bin/mpicc", "Open MPI 4.1.4, /lib/x86_64-linux-gnu/libmpi.so.40"),
