@@ -45,7 +45,7 @@ std::string peer_words(const RankView& rank, const Call& call, int peer) {
                     : "rank " + std::to_string(peer) + " of the communicator";
 }
 
-// The call that frees a communicator is all that is left of it.
+// Nothing else is known of a communicator after the call that freed it.
 std::string communicator_words(const JobView& job, const RankView& rank, const Call& call) {
   if (call.comm == 0 || call.comm == rank.block->world) return "";
   const CommunicatorView comm = rank.communicator(call.comm);
@@ -452,9 +452,10 @@ std::string last_calls(const JobView& job, const RankView& rank, size_t calls, c
 
 std::string end_of(const JobView& job, const RankView& rank, size_t calls, const Locate& locate) {
   const std::string before = last_calls(job, rank, calls, locate);
-  return text("  rank %d was ", rank.rank) +
-         (rank.open ? "in " + words_for(job, rank, *rank.open) : "outside MPI") +
-         (before.empty() ? "; no earlier calls are known\n" : "; its last calls:\n" + before);
+  const std::string where = rank.open        ? "was in " + words_for(job, rank, *rank.open)
+                            : before.empty() ? "had not called MPI since MPI_Init"
+                                             : "was outside MPI";
+  return text("  rank %d ", rank.rank) + where + (before.empty() ? "\n" : "; its last calls:\n" + before);
 }
 
 std::string as_text(const JobView& job, size_t calls, const Locate& locate) {

@@ -82,6 +82,8 @@ class Hangs(ToolTest):
                 self.assertRegex(result.stderr, r"rank 0 was in MPI_Recv from rank 1, tag 6; its last calls:\n.*, at hanging-\w+\+0x")
                 self.assertRegex(result.stderr, r"rank 1 was outside MPI; its last calls:\n.* MPI_Bcast with root 0, at hanging-")
                 self.assertRegex(result.stderr, r"ago: MPI_Comm_free, at hanging-")
+                result = fairlead("run", "-n", 2, "--mpi", abi, hanging(abi), "dies_at_once", "host")
+                self.assertRegex(result.stderr, r"rank 1 had not called MPI since MPI_Init\n")
 
     def test_a_good_end_says_nothing(self):
         for abi in filter(has_library, MPIS):

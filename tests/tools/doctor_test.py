@@ -71,11 +71,14 @@ class Recorded(ToolTest):
         self.judges(self.changed("dgx-h200", {"commands/nvidia-smi -q": lambda text: text.replace("550.90.12", "580.65.06")}), "mpi.gpu warn driver 580.65.06 answers its queries of pointers slowly")
 
     def test_messages_that_open_mpi_loses(self):
-        def with_variable(text):
-            return self.changed("dgx-h200", {"environment": lambda variables: text + "\n" + variables})
-        self.judges(with_variable("OMPI_MCA_pml=ob1"), "mpi.messages warn Open MPI 5.0.7 loses or damages messages")
-        self.judges(with_variable("OMPI_MCA_pml=ob1\nOMPI_MCA_btl=self,tcp"), "mpi.messages ok OMPI_MCA_btl leaves sm out")
-        self.judges(with_variable("OMPI_MCA_pml=ob1\nOMPI_MCA_btl=^tcp"), "mpi.messages warn 5.0.9")
+        info = "commands/ompi_info --parsable --all"
+        for variables, verdict in [("OMPI_MCA_pml=ob1", "warn Open MPI 5.0.7 loses or damages messages"), ("OMPI_MCA_pml=^cm", "ok not go by ob1"),
+                                   ("OMPI_MCA_pml=^ucx", "warn export OMPI_MCA_pml=ucx"), ("OMPI_MCA_pml=cm", "ok not go by ob1"),
+                                   *[(f"OMPI_MCA_pml=ob1\nOMPI_MCA_btl={btl}", verdict) for btl, verdict in
+                                     [("self,tcp", "ok shared memory"), ("^sm", "ok shared memory"), ("^tcp", "warn 5.0.9"), ("self,sm", "warn 5.0.9")]]]:
+            with self.subTest(variables=variables):
+                self.judges(self.changed("dgx-h200", {"environment": lambda text: text + "\n" + variables}), "mpi.messages " + verdict)
+        self.judges(self.changed("dgx-h200", {info: lambda text: text + "\nmca:pml:base:param:pml:value:^ucx\n"}), "mpi.messages warn 5.0.9")
         self.judges("laptop", "mpi.messages away")
 
     def test_a_dma_buf_for_each_message_is_found(self):

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tool import MPIS, TOOL, ToolTest, example, fairlead, has_library, host_mpi, on_terminal, script
+from tool import MPIS, TOOL, TREE, ToolTest, example, fairlead, has_library, host_mpi, on_terminal, script
 
 
 class DryRun(ToolTest):
@@ -201,7 +201,7 @@ class MpiOfALauncher(ToolTest):
         os.mkdir(elsewhere)
         shutil.move(os.path.join(self.lib, name), elsewhere)
         self.refuses("run", "-n", 2, "--no-preload", "--mpi", launcher, program, **here,
-                     says=[f"the MPI of {launcher} has no library of the ABI abi", f"linked with ({elsewhere}/{name})", "leave --mpi out"])
+                     says=[f"{launcher} is the launcher of Open MPI 5", "no library of the ABI abi", f"linked with {elsewhere}/{name}", "leave --mpi out"])
         self.launcher("abi")
         own = self.library("libmpi.so.12")
         self.assertIn(f"messages go through {elsewhere}/{name}, not through {own}, which has another ABI\n",
@@ -489,8 +489,11 @@ class Refusals(ToolTest):
         self.refuses("run", "-n", 2, "--sim", 0, program, says=["--sim", "'0'", "1 to 64"])
         self.refuses("run", "-n", 2, "--memory-alloc-kinds", "system,cuda device", program, says=["'cuda device'", "cuda:device"])
         self.refuses("run", "-n", 2, "--memory-alloc-kinds", "system", "--no-preload", program, says=["--no-preload"])
-        for listed in "stream", "streams,leak":
-            self.refuses("run", "-n", 2, "--check", listed, program, says=[f"'{listed[8:] or listed}'", "leaks, streams, accesses"])
+        for listed in "stream", "streams,leak", "streams,", "off,leaks":
+            for command in ["run", "-n", 2], ["exec"]:
+                self.refuses(*command, "--check", listed, program, says=[f"--check has '{listed}'", "leaks, streams, accesses"])
+        for listed in "off", "Streams", "":
+            self.succeeds("run", "-n", 2, "--dry-run", "--check", listed, program)
         self.refuses("run", "-n", 2, "--bogus", program, says=["--bogus", "--launcher-args"])
         self.refuses("run", "-n", 2, "--gpus=nearest", program, says=["--gpus=nearest; did you mean --gpu?", "accepted: -n"])
         self.refuses("run", "-n", 2, "--launcher-args", "'open", "--no-preload", program, says=["--launcher-args", "open quote", "every quote closed"])
@@ -519,12 +522,16 @@ class Refusals(ToolTest):
         for option in "--stats-file", "--trace", "--json":
             self.refuses("run", "-n", 2, option, "/no/such/file", program, says=[f"{option}: cannot write /no/such/file"])
         self.refuses("run", "-n", 2, "--json", "-", program, says="accepted: a file")
-        for tool in "/no/such/tool.so", __file__:
-            self.refuses("run", "-n", 2, "--tool", tool, program, says=f"--tool: {tool} is no shared library")
-        self.refuses("run", "-n", 2, "--wdir", "/no/such", program, says="--wdir: there is no folder /no/such")
+        for folder in "/no/such", "/" + 300 * "x", __file__:
+            self.refuses("run", "-n", 2, "--wdir", folder, program, says=f"--wdir: {folder} is no folder")
         with tempfile.TemporaryDirectory() as folder:
             os.mkdir(os.path.join(folder, "x.ranks"))
             self.refuses("run", "-n", 2, "--json", os.path.join(folder, "x"), program, says=["x.ranks", "remove it"])
+            text, library = script(folder, "text.so", "#!/bin/sh\n"), os.path.join(folder, "library")
+            for tool in "/no/such/tool.so", text, program, folder:
+                self.refuses("run", "-n", 2, "--tool", tool, program, says=f"--tool: {tool} is no shared library")
+            shutil.copy(os.path.join(TREE, "lib", "libfairlead-device.so"), library)
+            self.succeeds("run", "-n", 1, "--sim", 1, "--tool", library, program, 1)
 
     def test_programs_that_cannot_be_run(self):
         self.refuses("run", "-n", 2, "no-such-program", says="no program no-such-program")

@@ -244,16 +244,6 @@ CLI::Validator one_of(const std::vector<std::string>& accepted) {
   return CLI::Validator(check, "").name(fmt::format("{}", fmt::join(accepted, ",")));
 }
 
-CLI::Validator list_of(const std::vector<std::string>& accepted) {
-  const CLI::Validator one = one_of(accepted);
-  auto check = [=](std::string text) {
-    for (std::string wrong; const std::string& word : CLI::detail::split(text, ','))
-      if (wrong = one(word); !wrong.empty()) return wrong;
-    return std::string();
-  };
-  return CLI::Validator(check, "").name(one.get_name());
-}
-
 CLI::Validator suggested(const std::vector<std::string>& values) {
   return CLI::Validator([](const std::string&) { return std::string(); }, "")
       .name(fmt::format("{}", fmt::join(values, ",")));

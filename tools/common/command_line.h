@@ -32,7 +32,6 @@ CLI::Validator whole_number(int64_t low, int64_t high = std::numeric_limits<int6
 CLI::Validator positive_number();
 CLI::Validator words_for_a_shell();  // shell_split() takes them
 CLI::Validator one_of(const std::vector<std::string>& accepted);
-CLI::Validator list_of(const std::vector<std::string>& accepted);  // several of these, separated by commas
 
 // Accepts all; completion offers these. What it offers is the name of a validator.
 CLI::Validator suggested(const std::vector<std::string>& values);

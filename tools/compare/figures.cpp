@@ -185,8 +185,8 @@ bool Figure::more_is_better() const {
 RunFile read_run(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   // Of a folder, the first read fails.
-  if (!stream) throw usage(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
-  if (stream.peek(); stream.bad()) throw usage(fmt::format("{}: cannot be read: it is no file", file));
+  if (!stream || (stream.peek(), stream.bad()))
+    throw usage(fmt::format("{}: cannot be read: {}", file, std::strerror(errno)));
   RunFile run{file, "", Json::parse(stream, nullptr, false)};
   if (run.json.is_discarded()) throw usage(fmt::format("{}: is no JSON", file));
   try {

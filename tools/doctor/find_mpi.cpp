@@ -153,8 +153,9 @@ void meant_by_program(const System& system, const std::string& program, Mpi* mpi
   mpi->abi = linked.abi;
   mpi->library = linked.mpi_library;
   if (linked.abi.empty())
-    mpi->trouble = path + (mpi->linked.empty() ? " is not a dynamically linked program of this machine"
-                                               : " is not linked with an MPI library");
+    mpi->trouble = path + (system.live() && inspect_program(path).kind == ProgramKind::other
+                               ? " is not a dynamically linked program of this machine"
+                               : " is not linked with an MPI library");
   if (!linked.abi.empty() && linked.mpi_library.empty())
     mpi->trouble =
         fmt::format("{} is linked with {}, which the loader does not find", path, linked.mpi_soname);

@@ -362,26 +362,42 @@ Finding is_tested(const Machine& machine) {
   return skip(fmt::format("Fairlead's tests have not run with {}", mpi.name), try_it);
 }
 
-// Its acknowledgements that wait for room are sent with a length that nobody has set
+// Acknowledgements that wait for room are sent with a length that nobody has set
 // (https://github.com/open-mpi/ompi/commit/48490b95d6).
-bool has_careless_ob1(const Machine& machine) {
+bool ob1_loses_messages(const Machine& machine) {
   int patch = -1;
   const Mpi& mpi = machine.mpi;
   return mpi.is_open_mpi() && std::sscanf(mpi.version.c_str(), "5.0.%d", &patch) == 1 && patch < 9;
 }
 
-// Open MPI prefers ob1 to UCX where there is no adapter for it.
+// Does such a list of components, or of those that are excluded, "^ucx,cm", leave this one?
+bool leaves(const std::string& list, const std::string& component) {
+  const bool excludes = list.starts_with("^");
+  const bool names = holds("," + list.substr(excludes ? 1 : 0) + ",", "," + component + ",");
+  return list.empty() || names != excludes;
+}
+
 Finding messages_arrive(const Machine& machine) {
-  const System& system = machine.system;
-  const std::string pml = system.variable("OMPI_MCA_pml"), btl = system.variable("OMPI_MCA_btl");
-  const bool ob1 = pml.empty() ? !uses_ucx(machine) || system.list("/sys/class/infiniband").empty()
-                               : pml == "ob1" || pml[0] == '^';
-  if (!ob1) return ok("messages do not go by ob1, which loses some");
-  if (!btl.empty() && btl[0] != '^' && !holds(btl, "sm") && !holds(btl, "vader"))
-    return ok("OMPI_MCA_btl leaves sm out, which loses messages under ob1");
-  return warn(fmt::format("Open MPI {} loses or damages messages in a node when hundreds of them wait",
-                          machine.mpi.version),
-              "take Open MPI 5.0.9 or later; until then, export OMPI_MCA_btl=self,tcp");
+  auto chosen = [&](const std::string& framework) {
+    const std::string variable = machine.system.variable("OMPI_MCA_" + framework);
+    return variable.empty() ? parameter(machine.mpi.info, framework) : variable;
+  };
+  const std::string pml = chosen("pml"), btl = chosen("btl");
+  // Without an adapter of NVIDIA, Open MPI prefers ob1 to UCX.
+  bool adapter = !machine.system.list("/sys/class/cxi").empty(), adapter_for_ucx = false;
+  for (const std::string& name : machine.system.list("/sys/class/infiniband")) {
+    adapter = true;
+    adapter_for_ucx |= uses_ucx(machine) && name.starts_with("mlx");
+  }
+  if (!leaves(pml, "ob1") || (adapter_for_ucx && leaves(pml, "ucx")))
+    return ok("messages do not go by ob1, which loses some");
+  const bool sm = leaves(btl, "sm"), vader = leaves(btl, "vader");  // its name before Open MPI 5
+  if (btl.starts_with("^") ? !(sm && vader) : !(sm || vader))
+    return ok("messages do not go by shared memory, which loses some");
+  return warn(fmt::format("Open MPI {} loses or damages messages in a node when hundreds of them wait{}",
+                          machine.mpi.version, adapter ? ", if ob1 moves them" : ""),
+              fmt::format("take Open MPI 5.0.9 or later; until then, export OMPI_MCA_{}",
+                          adapter_for_ucx ? "pml=ucx" : "btl=self,tcp"));
 }
 
 }  // namespace
@@ -438,7 +454,7 @@ std::vector<Check> mpi_checks() {
        "an MPI", "Read docs/reference/mpis.md.", has_mpi, is_tested},
       {"mpi.messages", "Whether shared memory moves messages where this version loses some.",
        "Open MPI 5.0.0 to 5.0.8", "Take another version, or set the variable that the line names.",
-       has_careless_ob1, messages_arrive},
+       ob1_loses_messages, messages_arrive},
   };
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <vector>
 
@@ -44,17 +45,21 @@ bool is_interpreter(const std::string& path) {
   });
 }
 
-// The loader an ELF program names (PT_INTERP), "" where it names none.
-std::string loader_of(std::ifstream& file) {
+std::optional<Elf64_Ehdr> elf_header(std::ifstream& file) {
   Elf64_Ehdr header{};
   file.seekg(0);
   file.read(reinterpret_cast<char*>(&header), sizeof header);
-  bool elf64 =
+  const bool elf64 =
       file && std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_ident[EI_CLASS] == ELFCLASS64;
-  if (!elf64) return {};
-  for (int i = 0; i < header.e_phnum; ++i) {
+  return elf64 ? std::optional(header) : std::nullopt;
+}
+
+// The loader an ELF program names (PT_INTERP), "" where it names none.
+std::string loader_of(std::ifstream& file) {
+  const std::optional<Elf64_Ehdr> header = elf_header(file);
+  for (int i = 0; header && i < header->e_phnum; ++i) {
     Elf64_Phdr segment{};
-    file.seekg(static_cast<std::streamoff>(header.e_phoff + size_t(i) * header.e_phentsize));
+    file.seekg(static_cast<std::streamoff>(header->e_phoff + size_t(i) * header->e_phentsize));
     file.read(reinterpret_cast<char*>(&segment), sizeof segment);
     if (!file) break;
     if (segment.p_type != PT_INTERP || segment.p_filesz == 0 || segment.p_filesz > 4096) continue;
@@ -104,6 +109,13 @@ std::string abi_of_library(const std::string& soname) {
   bool cray = soname.rfind("libmpi_", 0) == 0 && end != std::string::npos && end + 6 == soname.size() &&
               soname.rfind("libmpi_gtl", 0) != 0;
   return cray ? "mpich" : "";
+}
+
+bool is_shared_library(const std::string& path) {
+  std::ifstream file(path, std::ios::binary), own("/proc/self/exe", std::ios::binary);
+  const auto header = elf_header(file), mine = elf_header(own);
+  return header && mine && header->e_machine == mine->e_machine && header->e_type == ET_DYN &&
+         loader_of(file).empty();
 }
 
 std::string library_listing(const std::string& path) {

@@ -37,6 +37,9 @@ inline constexpr const char* open_mpi_plugin_folders[] = {"openmpi", "openmpi3",
 // LD_LIBRARY_PATH were this; "" for the environment as it is.
 Program inspect_program(const std::string& name, const std::string& folders = {});
 
+// An ELF library of this machine's processor; the loader would not load another file.
+bool is_shared_library(const std::string& path);
+
 // What the loader says it would load into the program at `path`, or with the library, a line each; "" where
 // it has no loader.
 std::string library_listing(const std::string& path);

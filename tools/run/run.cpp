@@ -113,9 +113,9 @@ Plan make_plan(Program& program, const Words& words, const RunArguments& argumen
                     program.path, fmt::join(mpi_abis, "|")));
   if (given && !starts(*given, plan.abi))
     throw usage(fmt::format(
-        "the MPI of {} has no library of the ABI {}, which {} is linked with ({}); leave --mpi out, or name "
-        "the launcher of that MPI",
-        given->path, plan.abi, program.path,
+        "{} is the launcher of {}, which has no library of the ABI {}, and {} is linked with {}; leave --mpi "
+        "out, or name the launcher of an MPI that has one",
+        given->path, given->kind->name, plan.abi, program.path,
         program.mpi_library.empty() ? program.mpi_soname : program.mpi_library));
   plan.launcher = given ? *given
                         : find_launcher(plan.abi, program.mpi_library,
@@ -230,13 +230,18 @@ void check_files(const RunArguments& arguments) {
   if (ranks_may_be_elsewhere(arguments)) return;
   if (!arguments.stats_file.empty()) check_file_target("--stats-file", arguments.stats_file);
   if (!arguments.trace.empty()) check_file_target("--trace", arguments.trace);
-  // The loader would go on without a tool, and the launcher explains itself by a crash.
+  // The loader goes on without a library that it cannot load. It knows names without a folder, and "$LIB".
   for (const std::string& tool : arguments.tools)
-    if (tool.find('/') != std::string::npos && library_listing(tool).empty())
+    if (tool.find('/') != std::string::npos && tool.find_first_of("$:") == std::string::npos &&
+        !is_shared_library(tool))
       throw usage(fmt::format("--tool: {} is no shared library of this machine; name one", tool));
+  // Launchers explain a missing folder by a crash of the ranks.
+  std::error_code error;
   const auto folder = arguments.launcher_words.values.find("wdir");
-  if (folder != arguments.launcher_words.values.end() && !std::filesystem::is_directory(folder->second))
-    throw usage(fmt::format("--wdir: there is no folder {}", folder->second));
+  if (folder != arguments.launcher_words.values.end() &&
+      !std::filesystem::is_directory(folder->second, error))
+    throw usage(
+        fmt::format("--wdir: {} is no folder{}", folder->second, error ? " (" + error.message() + ")" : ""));
 }
 
 // A file of JSON that was written to its end; as far as this node sees it.

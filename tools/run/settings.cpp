@@ -8,9 +8,13 @@
 #include <vector>
 
 #include "base/memory/memory_kinds.h"
+#include "base/options.h"
 #include "common/command_line.h"
 
 namespace fairlead::tools {
+
+constexpr const char* checks =
+    "leaks, streams, accesses, collectives, or several of these, separated by commas";
 
 void define_settings(CLI::App& app, Settings& settings) {
   app.add_option("--sim", settings.sim,
@@ -47,10 +51,9 @@ void define_settings(CLI::App& app, Settings& settings) {
       ->type_name("N")
       ->check(whole_number(1, 86400));
   app.add_option("--check", settings.check,
-                 "Look for mistakes of the program: leaks, streams, accesses, collectives, or several of "
-                 "these, separated by commas; the same as FAIRLEAD_CHECK.")
+                 fmt::format("Look for mistakes of the program: {}; the same as FAIRLEAD_CHECK.", checks))
       ->type_name("LIST")
-      ->check(list_of({"leaks", "streams", "accesses", "collectives"}));
+      ->check(suggested({"leaks", "streams", "accesses", "collectives"}));
   app.add_option("--log", settings.log,
                  "How much to write to stderr: error (the least), warn, info, debug or trace (the most); the "
                  "same as FAIRLEAD_LOG.")
@@ -70,6 +73,8 @@ void check_settings(const Settings& settings) {
         "--memory-alloc-kinds has '{}'; accepted: KIND or KIND:RESTRICTOR, separated by commas, such as "
         "system,cuda:device",
         wrong.front()));
+  if (!settings.check.empty() && !complaint_about("FAIRLEAD_CHECK", settings.check).empty())
+    throw usage(fmt::format("--check has '{}'; accepted: {}", settings.check, checks));
   const std::pair<const char*, bool> recorded[] = {
       {"--stats", settings.stats},
       {"--stats-file", !settings.stats_file.empty()},

@@ -174,6 +174,14 @@ void dies() {
   receive_from(1, 6);
 }
 
+void dies_at_once() {
+  if (rank == 1) {
+    sleep(1);
+    std::abort();
+  }
+  receive_from(1, 6);
+}
+
 struct Program {
   const char* name;
   void (*run)();
@@ -193,6 +201,7 @@ constexpr Program programs[] = {
     {"other_enqueued", other_enqueued},
     {"replays_enqueued", replays_enqueued},
     {"dies", dies},
+    {"dies_at_once", dies_at_once},
 };
 
 }  // namespace

@@ -19,8 +19,10 @@ class Named(ToolTest):
     def test_a_static_program(self):
         with tempfile.TemporaryDirectory() as folder:
             program = os.path.join(folder, "program")
-            subprocess.run(["gcc", "-static", "-x", "c", "-", "-o", program], input=b"int main(void) { return 0; }", check=True)
+            subprocess.run(["gcc", "-static", "-nostdlib", "-Wl,-e,main", "-x", "c", "-", "-o", program], input=b"int main(void) { return 0; }", check=True)
             self.assertIn("is not a dynamically linked program", examined("--no-launch", program)[2]["mpi.which"]["fact"])
+            text = script(folder, "text", "#!/bin/sh\n")
+            self.assertIn("is not linked with an MPI library", examined("--no-launch", text)[2]["mpi.which"]["fact"])
 
     def test_a_recorded_one(self):
         for machine, name, expected in [

@@ -147,8 +147,8 @@ class TwoRuns(ToolTest):
                            (json.dumps(bench("latency")), "is of bw, and"),
                            (json.dumps({**bench(), "results": [{"bytes": 1, "latency_us": 1}]}), "no figure in common")):
             self.refuses("compare", good, self.write("bad.json", text), says=says)
-        self.refuses("compare", good, self.path("none"), says="cannot be read")
-        self.refuses("compare", good, self.folder, says="cannot be read")
+        self.refuses("compare", good, self.path("none"), says="cannot be read: No such file")
+        self.refuses("compare", good, self.folder, says="cannot be read: Is a directory")
         self.refuses("compare", good, says="B")
         for limit in ("x", "-1", "5 percent", "nan"):
             self.refuses("compare", "--fail-above", limit, good, good, says="accepted: a percentage")
