@@ -44,15 +44,24 @@ def expect(what, text, pattern):
         raise SystemExit(f"{what}: no match of {pattern!r} in:\n{text}")
 
 
-def report_of(run):
-    """The first one, with the rows of all ranks."""
-    lines = []
+def reports_of(run):
+    """Those with the rows of all ranks. They come after 1, 2, 4 s and so on, the first while ranks may still be on their way."""
+    lines, begin = [], None
     for line in run.stdout:
-        if "no rank on this node has gone on for" in line or lines:
-            lines.append(line)
-        if line.startswith("  rank 2 "):
-            return "".join(lines)
-    raise SystemExit("the job ended without a report")
+        if "no rank on this node has gone on for" in line:
+            begin = len(lines)
+        lines.append(line)
+        if begin is not None and line.startswith("  rank 2 "):
+            yield "".join(lines[begin:])
+            begin = None
+    raise SystemExit("the job ended without a report:\n" + "".join(lines))
+
+
+def report_of(run, patterns):
+    for _, report in zip(range(4), reports_of(run)):
+        if all(re.search(r"^\* .*" + pattern, report, re.M) for pattern in patterns):
+            break
+    return report
 
 
 def check(command, name, memory):
@@ -60,7 +69,7 @@ def check(command, name, memory):
     with subprocess.Popen([*command, name, memory], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, errors="replace",
                           stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True) as run:
         try:
-            report = report_of(run)
+            report = report_of(run, SAYS[name])
             asked = subprocess.run([TOOL, "hang", "--calls", "3", str(run.pid)], text=True, capture_output=True, check=True).stdout
             found = json.loads(subprocess.run([TOOL, "hang", "--json", str(run.pid)], text=True, capture_output=True, check=True).stdout)["jobs"]
         finally:
