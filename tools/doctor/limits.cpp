@@ -42,7 +42,7 @@ Finding locked_memory(const Machine& machine) {
   words >> soft >> hard;
   if (soft == "unlimited") return ok("memory may be locked without limit");
   uint64_t bytes = std::strtoull(soft.c_str(), nullptr, 10);
-  bool adapters = !machine.system.list("/sys/class/infiniband").empty();
+  bool adapters = !rdma_adapters(machine.system).empty();
   std::string fact =
       fmt::format("{} of memory may be locked (hard limit {})", size_in_words(bytes),
                   hard == "unlimited" ? hard : size_in_words(std::strtoull(hard.c_str(), nullptr, 10)));

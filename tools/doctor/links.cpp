@@ -14,6 +14,11 @@
 #include "doctor/link_table.h"
 
 namespace fairlead::tools::doctor {
+
+std::vector<std::string> rdma_adapters(const System& system) {
+  return system.list("/sys/class/infiniband");
+}
+
 namespace {
 
 bool has_two(const Machine& machine) {
@@ -26,15 +31,12 @@ Sysfs sysfs_of(const System& system) {
           [&system](const std::string& path) { return system.real_path(path); }};
 }
 
-std::vector<std::string> adapters(const System& system) {
-  return system.list("/sys/class/infiniband");
-}
 bool has_adapter(const Machine& machine) {
   return has_list(machine) &&
-         (!adapters(machine.system).empty() || !machine.system.list("/sys/class/cxi").empty());
+         (!rdma_adapters(machine.system).empty() || !machine.system.list("/sys/class/cxi").empty());
 }
 bool has_rdma_adapter(const Machine& machine) {
-  return has_gpu(machine) && !adapters(machine.system).empty();
+  return has_gpu(machine) && !rdma_adapters(machine.system).empty();
 }
 
 Finding pairs(const Machine& machine) {

@@ -91,6 +91,8 @@ struct Ucx {
   std::string config;               // ucx_info -c
 };
 Ucx find_ucx(const System& system, const Mpi& mpi);
+// InfiniBand, RoCE and EFA, by their names.
+std::vector<std::string> rdma_adapters(const System& system);
 
 struct Machine {
   const System& system;

@@ -373,8 +373,7 @@ bool ob1_loses_messages(const Machine& machine) {
 // Does such a list of components, or of those that are excluded, "^ucx,cm", leave this one?
 bool leaves(const std::string& list, const std::string& component) {
   const bool excludes = list.starts_with("^");
-  const bool names = holds("," + list.substr(excludes ? 1 : 0) + ",", "," + component + ",");
-  return list.empty() || names != excludes;
+  return list.empty() || lists(list.substr(excludes ? 1 : 0), component) != excludes;
 }
 
 Finding messages_arrive(const Machine& machine) {
@@ -385,7 +384,7 @@ Finding messages_arrive(const Machine& machine) {
   const std::string pml = chosen("pml"), btl = chosen("btl");
   // Without an adapter of NVIDIA, Open MPI prefers ob1 to UCX.
   bool adapter = !machine.system.list("/sys/class/cxi").empty(), adapter_for_ucx = false;
-  for (const std::string& name : machine.system.list("/sys/class/infiniband")) {
+  for (const std::string& name : rdma_adapters(machine.system)) {
     adapter = true;
     adapter_for_ucx |= uses_ucx(machine) && name.starts_with("mlx");
   }

@@ -291,6 +291,10 @@ bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+bool lists(const std::string& list, const std::string& word) {
+  return holds("," + list + ",", "," + word + ",");
+}
+
 bool is_off(const std::string& value) {
   const std::string word = lower(value), all[] = {"0", "n", "no", "off", "false"};
   return std::find(std::begin(all), std::end(all), word) != std::end(all);

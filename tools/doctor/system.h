@@ -67,6 +67,8 @@ std::string trimmed(const std::string& text);
 // What stands behind `key` on the first line that starts with it, blanks apart; "" where none does.
 std::string value_of(const std::string& text, const std::string& key);
 bool holds(const std::string& text, const std::string& part);
+// Is the word in the list, whose words commas separate?
+bool lists(const std::string& list, const std::string& word);
 // Is a setting switched off: 0, n, no, off or false, in any case?
 bool is_off(const std::string& value);
 

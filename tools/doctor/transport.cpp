@@ -105,25 +105,21 @@ std::string setting(const Machine& machine, const std::string& name) {
   return given.empty() ? value_of(machine.ucx.config, name + "=") : given;
 }
 
-bool listed(const std::string& list, const std::string& name) {
-  return holds("," + list + ",", "," + name + ",");
-}
-
 Finding ucx_slow(const Machine& machine) {
   std::vector<std::string> facts, remedies;
   std::string tls = setting(machine, "UCX_TLS"), stack = stack_of(machine);
   bool chosen = !tls.empty() && tls != "all" && tls[0] != '^';
-  if (chosen && !listed(tls, stack) && !listed(tls, stack + "_copy")) {
+  if (chosen && !lists(tls, stack) && !lists(tls, stack + "_copy")) {
     facts.push_back(
         fmt::format("UCX_TLS={} leaves {}_copy out: device memory is not even recognised", tls, stack));
     remedies.push_back(fmt::format("add {}_copy,{}_ipc to UCX_TLS", stack, stack));
-  } else if (chosen && !listed(tls, stack) && !listed(tls, stack + "_ipc")) {
+  } else if (chosen && !lists(tls, stack) && !lists(tls, stack + "_ipc")) {
     facts.push_back(fmt::format("UCX_TLS={} leaves {}_ipc out: no peer-to-peer copies", tls, stack));
     remedies.push_back(fmt::format("add {}_ipc to UCX_TLS", stack));
   }
   if (has_nvidia(machine)) {
     std::string dmabuf = setting(machine, "UCX_CUDA_COPY_DMABUF");
-    bool adapters = !machine.system.list("/sys/class/infiniband").empty();
+    bool adapters = !rdma_adapters(machine.system).empty();
     if (!dmabuf.empty() && !is_off(dmabuf)) {
       facts.push_back(
           fmt::format("UCX_CUDA_COPY_DMABUF={}: UCX may make a dma-buf for each message", dmabuf));
